@@ -1,0 +1,174 @@
+"""What one field of a sample is: dtype, shape, layout, value range, normalisation, classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dscompile.errors import FieldError
+
+# dtype -> little-endian NumPy type of the stored bytes. NumPy has no bfloat16: its bits are stored as uint16.
+STORED_AS: Mapping[str, str] = {
+    "bool": "|b1",
+    "uint8": "|u1",
+    "int8": "|i1",
+    "uint16": "<u2",
+    "int16": "<i2",
+    "uint32": "<u4",
+    "int32": "<i4",
+    "uint64": "<u8",
+    "int64": "<i8",
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+}
+KINDS = ("tensor",)
+FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+PYTHON_TYPES = ("tensor", "int", "float", "bool")
+LAYOUTS = ("CHW", "HWC")
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Per-channel constants of `(x - mean) / std`, x in [0, 1].
+
+    Attributes:
+        mean: One float per channel.
+        std: One float per channel, each > 0.
+        applied: True if the stored values are normalised; False if the loader does it (uint8).
+        origin: `dataset` if computed from the training split, `given` if the user chose the constants.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    applied: bool
+    origin: str = "given"
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std):
+            raise FieldError(
+                "normalisation",
+                "as many means as deviations",
+                f"{len(self.mean)} means and {len(self.std)} deviations",
+                "Give one mean and one deviation per channel.",
+            )
+        for channel, value in enumerate(self.std):
+            if not (math.isfinite(value) and value > 0):
+                raise FieldError(
+                    f"normalisation, channel {channel}",
+                    "a finite deviation > 0",
+                    repr(value),
+                    "Choose another constant, or drop the constant channel.",
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "applied": self.applied,
+            "origin": self.origin,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Normalisation:
+        """Make one from the data of `to_dict`."""
+        mean, std = (tuple(float(value) for value in data[key]) for key in ("mean", "std"))
+        return cls(mean, std, bool(data["applied"]), str(data.get("origin", "given")))
+
+
+@dataclass(frozen=True)
+class Field:
+    """One named array of a sample.
+
+    Attributes:
+        name: Unique in the sample; a dict's key, or a tuple item's name.
+        dtype: A key of `STORED_AS`.
+        shape: Shape of one sample, without the row axis; () for a number.
+        kind: `tensor` (fixed shape).
+        python: What a sample gives back: `tensor`, or `int`, `float`, `bool` for Python numbers.
+        layout: `CHW` or `HWC` for a picture, else None.
+        value_range: (lowest, highest) value before normalisation, for a picture.
+        colour: Channel order of a picture: `RGB`, `L` (grey) …
+        normalisation: Constants, and whether they are applied, for a picture.
+        classes: Class names in the order of their ids, for a label.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    kind: str = "tensor"
+    python: str = "tensor"
+    layout: str | None = None
+    value_range: tuple[float, float] | None = None
+    colour: str | None = None
+    normalisation: Normalisation | None = None
+    classes: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        place = f"field {self.name!r}"
+        if not self.name or "/" in self.name or "\x00" in self.name:
+            raise FieldError(place, "a name without '/' and NUL", repr(self.name), "Rename the field.")
+        for label, value, known in (
+            ("dtype", self.dtype, tuple(STORED_AS)),
+            ("kind", self.kind, KINDS),
+            ("python type", self.python, PYTHON_TYPES),
+            ("layout", self.layout, (None, *LAYOUTS)),
+        ):
+            if value not in known:
+                listed = ", ".join(str(item) for item in known if item is not None)
+                raise FieldError(f"{place}, {label}", f"one of {listed}", repr(value), "Convert the field.")
+        if any(size < 0 for size in self.shape):
+            raise FieldError(place, "axis sizes >= 0", str(self.shape), "Correct the shape.")
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample's field."""
+        return math.prod(self.shape) * int(STORED_AS[self.dtype][2:])
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether resizing, normalisation and geometric augmentation concern this field."""
+        return self.layout is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, without what is None."""
+        data: dict[str, Any] = {
+            "name": self.name,
+            "kind": self.kind,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "python": self.python,
+            "layout": self.layout,
+            "value_range": None if self.value_range is None else list(self.value_range),
+            "colour": self.colour,
+            "normalisation": None if self.normalisation is None else self.normalisation.to_dict(),
+            "classes": None if self.classes is None else list(self.classes),
+        }
+        return {key: value for key, value in data.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Field:
+        """Make one from the data of `to_dict`; unknown keys are ignored.
+
+        Raises:
+            FieldError: A value is outside what this version knows.
+            KeyError, TypeError, ValueError: The data is not of that form.
+        """
+        span, norm, classes = data.get("value_range"), data.get("normalisation"), data.get("classes")
+        return cls(
+            name=str(data["name"]),
+            dtype=str(data["dtype"]),
+            shape=tuple(int(size) for size in data["shape"]),
+            kind=str(data["kind"]),
+            python=str(data.get("python", "tensor")),
+            layout=data.get("layout"),
+            value_range=None if span is None else (float(span[0]), float(span[1])),
+            colour=data.get("colour"),
+            normalisation=None if norm is None else Normalisation.from_dict(norm),
+            classes=None if classes is None else tuple(str(name) for name in classes),
+        )

@@ -1,0 +1,213 @@
+"""`manifest.json`: what an artifact holds, read strictly. `docs/format.md` is the normative text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dscompile.artifact.fields import Field
+from dscompile.artifact.hashing import content_digest, digest_of
+from dscompile.artifact.splits import REBUILD, Split, count, invalid, text
+from dscompile.errors import (
+    ArtifactNotFoundError,
+    DscompileError,
+    ForeignManifestError,
+    ManifestError,
+    VersionError,
+)
+
+FILE_NAME = "manifest.json"
+FORMAT_VERSION = 1
+KNOWN_FEATURES: frozenset[str] = frozenset()
+CONTAINERS = ("pt", "hdf5", "lmdb")
+STRUCTURES = ("tuple", "dict", "single")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything about an artifact but its bytes. See `docs/format.md` for each key."""
+
+    name: str
+    container: str
+    recipe: Mapping[str, Any]
+    sample: str
+    fields: tuple[Field, ...]
+    block_rows: int
+    splits: Mapping[str, Split]
+    sources: tuple[Mapping[str, Any], ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    writer: Mapping[str, Any] = field(default_factory=dict)
+    build: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def recipe_id(self) -> str:
+        """SHA-256 of the canonical recipe."""
+        return digest_of(self.recipe)
+
+    @property
+    def content_digest(self) -> str:
+        """SHA-256 over the field bytes of all splits, the same in every container."""
+        return content_digest(
+            self.fields, {name: (split.samples, split.blocks) for name, split in self.splits.items()}
+        )
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """Bytes of all shards."""
+        return sum(shard.bytes for split in self.splits.values() for shard in split.shards)
+
+    def field(self, name: str) -> Field:
+        """Return the field of that name."""
+        return next(item for item in self.fields if item.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object that `write` stores, `checksum` included."""
+        samples = sum(split.samples for split in self.splits.values())
+        data: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "required_features": [],
+            "name": self.name,
+            "container": self.container,
+            "recipe_id": self.recipe_id,
+            "content_digest": self.content_digest,
+            "recipe": dict(self.recipe),
+            "sample": self.sample,
+            "fields": [item.to_dict() for item in self.fields],
+            "block_rows": self.block_rows,
+            "splits": {name: split.to_dict() for name, split in self.splits.items()},
+            "sources": [dict(item) for item in self.sources],
+            "notes": dict(self.notes),
+            "bytes": {"disk": self.bytes_on_disk, "resident": _resident(self.fields, samples)},
+            "writer": dict(self.writer),
+            "build": dict(self.build),
+        }
+        return {**data, "checksum": digest_of(data)}
+
+    def write(self, path: Path) -> None:
+        """Write `manifest.json` into the folder `path`; the caller makes it durable."""
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        (path / FILE_NAME).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read and check the manifest in the folder `path`; opens no shard.
+
+        Raises:
+            ArtifactNotFoundError: There is no such folder, or no manifest in it.
+            VersionError: A newer format version, or a required feature this version does not know.
+            UnsafePathError: A shard path is absolute or leaves the folder.
+            ForeignManifestError: Recipe or digests do not belong together.
+            ManifestError: Anything else that makes it no valid manifest.
+        """
+        file = path / FILE_NAME
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ArtifactNotFoundError(
+                str(path),
+                f"an artifact, a folder with {FILE_NAME}",
+                "no such folder" if not path.exists() else "a folder without it",
+                "Run 'dscompile list' to see what is there, or build it.",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise invalid(file, "UTF-8 text", str(error)) from error
+        data = _parse(file, text)
+        _check_version(file, data)
+        try:
+            manifest = cls._from_dict(data)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if isinstance(error, ManifestError):
+                raise
+            got = str(error) if isinstance(error, DscompileError) else f"{type(error).__name__}: {error}"
+            raise invalid(file, "every key that docs/format.md requires, of its type", got) from error
+        manifest._check(file, data)
+        return manifest
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Manifest:
+        return cls(
+            name=text(data["name"]),
+            container=text(data["container"]),
+            recipe=dict(data["recipe"]),
+            sample=text(data["sample"]),
+            fields=tuple(Field.from_dict(item) for item in data["fields"]),
+            block_rows=count(data["block_rows"]),
+            splits={name: Split.from_dict(item) for name, item in data["splits"].items()},
+            sources=tuple(dict(item) for item in data["sources"]),
+            notes=dict(data.get("notes", {})),
+            writer=dict(data["writer"]),
+            build=dict(data["build"]),
+        )
+
+    def _check(self, file: Path, data: Mapping[str, Any]) -> None:
+        for label, value, known in (
+            ("container", self.container, CONTAINERS),
+            ("sample", self.sample, STRUCTURES),
+        ):
+            if value not in known:
+                raise invalid(file, f"{label} to be one of {', '.join(known)}", repr(value))
+        names = [item.name for item in self.fields]
+        if not names or len(set(names)) != len(names) or self.block_rows < 1 or not self.splits:
+            raise invalid(file, "unique fields, at least one split, block_rows >= 1", f"fields {names}")
+        for name, split in self.splits.items():
+            split.check(f"{file}, split {name!r}", self.fields, self.block_rows)
+        for key, value in (("recipe_id", self.recipe_id), ("content_digest", self.content_digest)):
+            if data.get(key) != value:
+                raise ForeignManifestError(
+                    f"{file}, {key}", f"{value}, computed from the manifest", repr(data.get(key)), REBUILD
+                )
+        if data.get("checksum") != self.to_dict()["checksum"]:
+            raise invalid(file, "the recorded checksum to match its keys", "a changed value")
+
+
+def _resident(fields: tuple[Field, ...], samples: int) -> dict[str, int]:
+    """Bytes in memory if every picture were held in that dtype, other fields as stored."""
+    return {
+        dtype: samples
+        * sum((replace(item, dtype=dtype) if item.is_picture else item).row_bytes for item in fields)
+        for dtype in ("uint8", "float16", "bfloat16", "float32")
+    }
+
+
+def _parse(file: Path, text: str) -> Mapping[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        data = dict(pairs)
+        if len(data) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise invalid(file, "every key once", f"{twice!r} twice")
+        return data
+
+    try:
+        data = json.loads(text, object_pairs_hook=unique)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise invalid(file, "a JSON object", f"{error}") from error
+    if not isinstance(data, dict):
+        raise invalid(file, "a JSON object", type(data).__name__)
+    return data
+
+
+def _check_version(file: Path, data: Mapping[str, Any]) -> None:
+    version = data.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise invalid(file, "format_version to be a whole number >= 1", repr(version))
+    if version > FORMAT_VERSION:
+        raise VersionError(
+            f"{file}, format_version",
+            f"at most {FORMAT_VERSION}",
+            str(version),
+            "Update dscompile to read it.",
+        )
+    features = data.get("required_features")
+    if not isinstance(features, list) or not all(isinstance(name, str) for name in features):
+        raise invalid(file, "required_features to be a list of names", repr(features))
+    if unknown := sorted(set(features) - KNOWN_FEATURES):
+        raise VersionError(
+            f"{file}, required_features",
+            "features this version knows",
+            ", ".join(unknown),
+            "Update dscompile.",
+        )

@@ -1,0 +1,292 @@
+"""The store: where artifacts live, how one is named, found and published."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dscompile.artifact.manifest import CONTAINERS, FILE_NAME, Manifest
+from dscompile.errors import (
+    AmbiguousArtifactError,
+    ArtifactError,
+    ArtifactNotFoundError,
+    DscompileError,
+    ForeignManifestError,
+    ManifestError,
+    ShardError,
+    StoreError,
+)
+
+ID_DIGITS = 12
+STAGING = ".staging-"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One artifact of a store: its folder and its manifest, or the reason why it has none."""
+
+    path: Path
+    manifest: Manifest | None
+    problem: DscompileError | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """A directory of artifacts, `STORE/name/first 12 hex digits of the recipe id/`."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, root: str | os.PathLike[str] | None = None) -> Store:
+        """Return the store at `root`, else at `DSCOMPILE_STORE`, else in the user's cache folder.
+
+        Raises:
+            StoreError: The path is a file.
+        """
+        chosen = root if root is not None else os.environ.get("DSCOMPILE_STORE") or None
+        if chosen is None:
+            import platformdirs
+
+            chosen = platformdirs.user_cache_path("dscompile")
+        path = Path(os.path.abspath(os.path.expanduser(chosen)))
+        if path.exists() and not path.is_dir():
+            raise StoreError(str(path), "a directory for artifacts", "a file", "Choose another --store.")
+        return cls(path)
+
+    @property
+    def downloads(self) -> Path:
+        """The folder that sources are downloaded into unless a root is given."""
+        return self.root / "downloads"
+
+    def target(self, name: str, recipe_id: str) -> Path:
+        """Return the folder of the artifact with that name and recipe id."""
+        return self.root / folder_name(name) / recipe_id[:ID_DIGITS]
+
+    def entries(self) -> list[Entry]:
+        """Return every artifact of the store, sorted by name and id; staging folders are not artifacts."""
+        if not self.root.is_dir():
+            return []
+        found = []
+        for file in sorted(self.root.glob(f"*/*/{FILE_NAME}")):
+            folder = file.parent
+            if folder.name.startswith(".") or folder.parent.name.startswith("."):
+                continue
+            try:
+                found.append(Entry(folder, self._read(folder)))
+            except (ManifestError, OSError) as error:
+                problem = error if isinstance(error, DscompileError) else _unreadable(folder, error)
+                found.append(Entry(folder, None, problem))
+        return found
+
+    def find(self, reference: str | os.PathLike[str]) -> tuple[Path, Manifest]:
+        """Return folder and manifest of an artifact given by path, `NAME` or `NAME@ID-prefix`.
+
+        Artifacts of one name and equal content are interchangeable: pt is taken before hdf5 before lmdb.
+
+        Raises:
+            ArtifactNotFoundError: Nothing matches.
+            AmbiguousArtifactError: Several match and differ in content; all are listed.
+            ManifestError: The artifact's manifest is not valid.
+        """
+        text = os.fspath(reference)
+        if (path := _as_path(reference)) is not None:
+            return path, Manifest.read(path)
+        matches = self._named(text)
+        sound = [(entry.path, entry.manifest) for entry in matches if entry.manifest is not None]
+        if not sound:
+            raise matches[0].problem or self._unknown(text)
+        if len({(manifest.content_digest, manifest.fields) for _, manifest in sound}) > 1:
+            raise AmbiguousArtifactError(
+                f"artifact {text!r} in {self.root}",
+                "one artifact, or several of equal content",
+                ", ".join(f"{_label(path)} ({describe(manifest)})" for path, manifest in sound),
+                "Name one as NAME@ID.",
+            )
+        return min(sound, key=lambda item: (CONTAINERS.index(item[1].container), item[0].name))
+
+    def locate(self, reference: str | os.PathLike[str]) -> Path:
+        """Return the folder of exactly one artifact, which may be damaged: what `rm` needs.
+
+        Raises:
+            ArtifactNotFoundError: Nothing matches.
+            AmbiguousArtifactError: Several match; all are listed.
+        """
+        text = os.fspath(reference)
+        if (path := _as_path(reference)) is not None:
+            if not (path / FILE_NAME).exists():
+                raise ArtifactNotFoundError(
+                    str(path), f"an artifact, a folder with {FILE_NAME}", "none", "Run 'dscompile list'."
+                )
+            return path
+        matches = self._named(text)
+        if len(matches) > 1:
+            raise AmbiguousArtifactError(
+                f"artifact {text!r} in {self.root}",
+                "exactly one artifact",
+                ", ".join(_label(entry.path) for entry in matches),
+                "Name one as NAME@ID.",
+            )
+        return matches[0].path
+
+    @contextmanager
+    def staging(self, target: Path) -> Iterator[Path]:
+        """Lend a new folder beside `target` to build in; whatever is left of it is removed afterwards.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        folder = target.parent / f"{STAGING}{target.name}-{os.getpid()}-{secrets.token_hex(4)}"
+        made = [path for path in (target.parent, self.root) if not path.exists()]
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(
+                str(self.root),
+                "a directory that can be written",
+                error.strerror or str(error),
+                "Choose another --store, or correct its permissions.",
+            ) from error
+        try:
+            yield folder
+        finally:
+            if folder.exists():
+                shutil.rmtree(folder)
+            for path in made:
+                with suppress(OSError):  # not empty: another build, or ours was published
+                    path.rmdir()
+
+    def publish(self, staging: Path, target: Path, *, replace: bool = False) -> bool:
+        """Move a finished staging folder to its final name in one rename.
+
+        Everything in it is made durable first. Readers that have a replaced artifact open keep it.
+
+        Returns:
+            True if `staging` is now the artifact; False if one is there already and `replace` is off
+            (another job was faster): it is kept, and `staging` is left to its owner.
+        """
+        for path in [*staging.rglob("*"), staging]:
+            fsync(path)
+        if replace and target.exists():
+            old = target.parent / f"{STAGING}{target.name}-old-{secrets.token_hex(4)}"
+            target.rename(old)
+            staging.rename(target)
+            shutil.rmtree(old)
+        else:
+            try:
+                staging.rename(target)
+            except OSError as error:
+                if not target.exists():
+                    raise StoreError(
+                        str(target), "a folder that can be made", error.strerror or str(error), "Try again."
+                    ) from error
+                return False
+        fsync(target.parent)
+        return True
+
+    def remove(self, path: Path) -> None:
+        """Remove an artifact; it is renamed first, so that nobody finds it half removed."""
+        doomed = path.parent / f"{STAGING}{path.name}-removed-{secrets.token_hex(4)}"
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+        with suppress(OSError):  # other artifacts of that name
+            path.parent.rmdir()
+
+    def _read(self, folder: Path) -> Manifest:
+        manifest = Manifest.read(folder)
+        if not manifest.recipe_id.startswith(folder.name):
+            raise ForeignManifestError(
+                f"{folder / FILE_NAME}, recipe_id",
+                f"an id that starts with the folder's name {folder.name}",
+                manifest.recipe_id[:ID_DIGITS],
+                "Move the artifact to its own folder, or remove it.",
+            )
+        return manifest
+
+    def _named(self, text: str) -> list[Entry]:
+        """Return the artifacts that `NAME` or `NAME@ID-prefix` fits, at least one."""
+        name, _, prefix = text.partition("@")
+        folder, digits = folder_name(name), prefix[:ID_DIGITS]
+        matches = [
+            entry
+            for entry in self.entries()
+            if entry.path.parent.name == folder and entry.path.name.startswith(digits)
+        ]
+        if not matches:
+            raise self._unknown(text)
+        return matches
+
+    def _unknown(self, text: str) -> ArtifactNotFoundError:
+        names = sorted({entry.path.parent.name for entry in self.entries()})
+        return ArtifactNotFoundError(
+            f"store {self.root}",
+            f"an artifact {text!r}",
+            f"only {', '.join(names)}" if names else "an empty store",
+            f"Build it with 'dscompile build {text.partition('@')[0]}', or choose another --store.",
+        )
+
+
+def check_shards(path: Path, manifest: Manifest) -> None:
+    """Check that every shard is there, inside the artifact, with its recorded size; reads no bytes.
+
+    Raises:
+        ShardError: A shard is missing, leads out of the artifact, or has another size.
+    """
+    inside = os.path.realpath(path)
+    for split in manifest.splits.values():
+        for shard in split.shards:
+            file = path / shard.path
+            real = os.path.realpath(file)
+            if os.path.commonpath((inside, real)) != inside:
+                raise ShardError(str(file), "a file inside the artifact", f"a link to {real}", _REBUILD)
+            try:
+                size = os.stat(real).st_size
+            except OSError as error:
+                raise ShardError(
+                    str(file), f"a file of {shard.bytes} bytes", error.strerror or str(error), _REBUILD
+                ) from error
+            if size != shard.bytes:
+                raise ShardError(str(file), f"{shard.bytes} bytes", f"{size} bytes", _REBUILD)
+
+
+_REBUILD = "Build it again with --force, or remove it with 'dscompile rm'."
+
+
+def folder_name(name: str) -> str:
+    """Return the name as one folder: `emnist:balanced` -> `emnist-balanced`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "dataset"
+
+
+def describe(manifest: Manifest) -> str:
+    """Return container and dtypes in a few words, to tell candidates apart."""
+    return ", ".join([manifest.container, *(f"{item.name} {item.dtype}" for item in manifest.fields)])
+
+
+def fsync(path: Path) -> None:
+    """Make a file or a directory entry durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _as_path(reference: str | os.PathLike[str]) -> Path | None:
+    """Return the absolute path if the reference is one, None if it is a name."""
+    text = os.fspath(reference)
+    if isinstance(reference, os.PathLike) or os.sep in text or (Path(text) / FILE_NAME).exists():
+        return Path(os.path.abspath(os.path.expanduser(text)))
+    return None
+
+
+def _label(path: Path) -> str:
+    return f"{path.parent.name}@{path.name}"
+
+
+def _unreadable(folder: Path, error: OSError) -> ArtifactError:
+    return ArtifactError(str(folder), "a readable manifest", error.strerror or str(error), _REBUILD)

@@ -1,0 +1,1 @@
+"""The compiler: recipe -> plan -> engine, what turns a source into an artifact."""

@@ -1,0 +1,244 @@
+"""Identity of the user's own objects: code by source text, state by value, files by content.
+
+Nothing is pickled and no clock, path or address takes part, so equal objects have equal identities in
+every process. What cannot be seen through is opaque and refused, unless the user declares a version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dscompile.artifact.hashing import file_sha256
+from dscompile.errors import OpaqueError
+
+_LIBRARIES = tuple(
+    os.path.realpath(sysconfig.get_paths()[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+def identify(value: Any, place: str, *, version: str | None = None) -> dict[str, Any]:
+    """Return plain JSON data that stands for an object: its class and a digest of all it reaches.
+
+    Args:
+        value: A dataset, a transform, a function.
+        place: What it is called in messages.
+        version: The user's declared version; with it, opaque parts are accepted and left out.
+
+    Raises:
+        OpaqueError: A part has no identity (an open handle, code without source) and no version is given.
+    """
+    walk = _Walk(place, opaque_ok=version is not None)
+    walk.add(value, "")
+    kind = value if isinstance(value, (type, types.FunctionType)) else type(value)
+    return {"object": f"{kind.__module__}.{kind.__qualname__}", "digest": walk.digest.hexdigest()}
+
+
+class _Walk:
+    """One walk over everything an object reaches, feeding a digest in a fixed order."""
+
+    def __init__(self, place: str, *, opaque_ok: bool) -> None:
+        self.digest = hashlib.sha256()
+        self._place, self._opaque_ok = place, opaque_ok
+        self._seen: dict[int, int] = {}
+        self._alive: list[Any] = []
+
+    def add(self, value: Any, path: str) -> None:
+        """Add one value; `path` says in messages where it was reached."""
+        if value is None or isinstance(value, (bool, int, float, complex, range, slice)):
+            return self._feed(type(value).__name__, repr(value))
+        if isinstance(value, (str, bytes)):
+            return self._text(value)
+        if id(value) in self._seen:
+            return self._feed("again", str(self._seen[id(value)]))
+        self._seen[id(value)] = len(self._seen)
+        self._alive.append(value)  # an id must not be reused while the walk goes on
+        return self._compound(value, path)
+
+    def _compound(self, value: Any, path: str) -> None:
+        torch = sys.modules.get("torch")
+        if isinstance(value, Mapping):
+            self._feed("mapping", str(len(value)))
+            for key in sorted(value, key=lambda item: (type(item).__name__, repr(item))):
+                self.add(key, path)
+                self.add(value[key], f"{path}[{key!r}]")
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
+            self._feed(type(value).__name__, str(len(value)))
+            for position, item in enumerate(items):
+                self.add(item, f"{path}[{position}]")
+        elif isinstance(value, (np.ndarray, np.generic)):
+            self._array(np.asarray(value), path)
+        elif torch is not None and isinstance(value, torch.Tensor):
+            plain = value.detach().cpu().contiguous().as_subclass(torch.Tensor)
+            self._feed("tensor", f"{plain.dtype}{tuple(plain.shape)}")
+            self.digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(value, os.PathLike):
+            self._text(os.fspath(value))
+        else:
+            self._object(value, path)
+
+    def _object(self, value: Any, path: str) -> None:
+        if isinstance(value, Enum):
+            self._feed("enum", f"{type(value).__qualname__}.{value.name}")
+        elif isinstance(value, types.FunctionType):
+            self._function(value, path)
+        elif isinstance(value, (types.MethodType, partial)):
+            parts = (
+                (value.__func__, value.__self__)
+                if isinstance(value, types.MethodType)
+                else (
+                    value.func,
+                    value.args,
+                    value.keywords,
+                )
+            )
+            for part in parts:
+                self.add(part, path)
+        elif isinstance(value, type):
+            self._class(value, path)
+        elif isinstance(value, types.BuiltinFunctionType) or type(value).__module__ == "torch":
+            self._feed("builtin", f"{getattr(value, '__module__', '')}.{value!s}".split(" at 0x")[0])
+        elif hasattr(value, "tobytes") and hasattr(value, "mode"):
+            self._feed("picture", f"{value.mode}{value.size}")
+            self.digest.update(value.tobytes())
+        elif isinstance(value, types.ModuleType) or not _has_state(value):
+            self._opaque(value, path)
+        else:
+            self.add(type(value), path)
+            for name, item in _state(value):
+                self._feed("attribute", name)
+                self.add(item, f"{path}.{name}")
+
+    def _function(self, function: types.FunctionType, path: str) -> None:
+        self._feed("function", f"{function.__module__}.{function.__qualname__}")
+        if not _is_users(function):
+            return
+        self._source(function, path)
+        self.add(function.__defaults__, f"{path} defaults")
+        self.add(function.__kwdefaults__, f"{path} defaults")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.add(cell.cell_contents, f"{path} closure {name}")
+        for name, item in _reached(function.__code__, function.__globals__):
+            self._feed("global", name)
+            self.add(item, f"{path} global {name}")
+
+    def _class(self, kind: type, path: str) -> None:
+        self._feed("class", f"{kind.__module__}.{kind.__qualname__}")
+        if not _is_users(kind):
+            return
+        self._source(kind, path)
+        for base in kind.__bases__:
+            self.add(base, path)
+        for name, item in sorted(vars(kind).items()):
+            function = inspect.unwrap(getattr(item, "__func__", getattr(item, "fget", item) or item))
+            if isinstance(function, types.FunctionType):
+                self.add(function, f"{path}.{name}")
+            elif not name.startswith("__") and not callable(item) and not inspect.isdatadescriptor(item):
+                self._feed("class attribute", name)
+                self.add(item, f"{path}.{name}")
+
+    def _source(self, code: Any, path: str) -> None:
+        try:
+            self._feed("source", inspect.getsource(code))
+        except (OSError, TypeError):
+            self._opaque(code, path)
+
+    def _array(self, array: np.ndarray[Any, Any], path: str) -> None:
+        if array.dtype.hasobject:
+            return self.add(array.tolist(), path)
+        self._feed("array", f"{array.dtype.str}{array.shape}")
+        return self.digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def _text(self, value: str | bytes) -> None:
+        """Add a text; one that names a file or folder stands for its content, wherever it lies."""
+        path = Path(os.fsdecode(value)) if 0 < len(value) < 4096 and value not in ("/", ".", "..") else None
+        try:
+            if path is not None and (os.sep in str(path) or path.suffix) and path.exists():
+                return self._files(path)
+        except (OSError, ValueError):  # no name the file system knows
+            pass
+        return self._feed(type(value).__name__, repr(value))
+
+    def _files(self, path: Path) -> None:
+        if path.is_file():
+            return self._feed("file", f"{path.name} {file_sha256(path)}")
+        if path == Path.home() or len(path.resolve().parts) < 3:
+            return self._feed("folder", path.name)
+        self._feed("folder", "")
+        for file in sorted(item for item in path.rglob("*") if item.is_file()):
+            self._feed("file", f"{file.relative_to(path).as_posix()} {file_sha256(file)}")
+        return None
+
+    def _opaque(self, value: Any, path: str) -> None:
+        if not self._opaque_ok:
+            raise OpaqueError(
+                self._place + (f", at {path.strip()}" if path.strip() else ""),
+                "code and state that can be identified",
+                f"{type(value).__module__}.{type(value).__qualname__}",
+                "Declare version='…' and change it whenever the result changes.",
+            )
+        self._feed("opaque", f"{type(value).__module__}.{type(value).__qualname__}")
+
+    def _feed(self, kind: str, text: str) -> None:
+        data = text.encode("utf-8", "surrogatepass")
+        self.digest.update(f"{kind}:{len(data)}:".encode() + data)
+
+
+def _is_users(code: Any) -> bool:
+    """Whether code is the user's own: its file lies outside the standard library and site-packages."""
+    module = sys.modules.get(code.__module__)
+    file = getattr(module, "__file__", None)
+    if module is None or code.__module__ == "builtins" or (file is None and code.__module__ != "__main__"):
+        return code.__module__ not in sys.builtin_module_names
+    return file is None or not os.path.realpath(file).startswith(_LIBRARIES)
+
+
+def _reached(code: types.CodeType, space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the globals that a function names, those of its inner functions too, sorted by name.
+
+    A module of the user is replaced by the attributes that the code takes from it.
+    """
+    names: set[str] = set()
+    stack = [code]
+    while stack:
+        part = stack.pop()
+        names.update(part.co_names)
+        stack.extend(item for item in part.co_consts if isinstance(item, types.CodeType))
+    for name in sorted(names & space.keys()):
+        value = space[name]
+        if not isinstance(value, types.ModuleType):
+            yield name, value
+        elif not (getattr(value, "__file__", None) or "").startswith(_LIBRARIES):
+            for attribute in sorted(names):
+                found = getattr(value, attribute, None)
+                if found is not None and not isinstance(found, types.ModuleType):
+                    yield f"{name}.{attribute}", found
+
+
+def _has_state(value: Any) -> bool:
+    if hasattr(type(value), "__next__") or hasattr(value, "fileno") or isinstance(value, types.CodeType):
+        return False
+    return hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+
+
+def _state(value: Any) -> list[tuple[str, Any]]:
+    names: list[str] = []
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        names.extend([slots] if isinstance(slots, str) else slots)
+    state = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    state.pop("__dict__", None)
+    state.pop("__weakref__", None)
+    return sorted({**state, **getattr(value, "__dict__", {})}.items())

@@ -1,0 +1,130 @@
+"""Randomness that would be frozen by accident: random transforms by name, hidden ones by reading twice."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dscompile.compiler.samples import array_of
+from dscompile.errors import RandomTransformError
+from dscompile.sources.protocol import Samples
+
+PROBES = 8
+# Random classes of torchvision whose name does not begin with Random.
+RANDOM_NAMES = frozenset(
+    [
+        *("AugMix", "AutoAugment", "ColorJitter", "CutMix", "ElasticTransform", "GaussianBlur"),
+        *("GaussianNoise", "JPEG", "MixUp", "RandAugment", "ScaleJitter", "TrivialAugmentWide"),
+    ]
+)
+LOADER_HAS = frozenset({"RandomCrop", "RandomHorizontalFlip"})
+
+
+def refuse_random(value: Any, place: str) -> None:
+    """Refuse an object that holds a random torchvision transform, however deeply nested.
+
+    Raises:
+        RandomTransformError: Names each random step, where it sits, and what replaces it.
+    """
+    found = [(path, step) for path, step in _steps(value, "", set()) if is_random(step)]
+    if not found:
+        return
+    names = ", ".join(f"{type(step).__name__} at {path.lstrip('.') or 'the top'}" for path, step in found)
+    known = sorted({type(step).__name__ for _, step in found} & LOADER_HAS)
+    cure = "Remove them here and let the loader draw them anew for each epoch"
+    if known:
+        cure += ": loader(augment=[" + ", ".join(f"dscompile.augment.{name}(…)" for name in known) + "])"
+    raise RandomTransformError(place, "deterministic transforms", names, cure + ".")
+
+
+def is_random(step: Any) -> bool:
+    """Whether an object is one of torchvision's random transforms; with p=0 it does nothing and is not."""
+    kind = type(step)
+    if not kind.__module__.startswith("torchvision.transforms") or getattr(step, "p", None) == 0:
+        return False
+    return kind.__name__.startswith("Random") or kind.__name__ in RANDOM_NAMES
+
+
+def refuse_hidden(samples: Samples, place: str) -> None:
+    """Read a few spread samples twice under different seeds and refuse a dataset that differs.
+
+    Raises:
+        RandomTransformError: Names the sample that came out different.
+    """
+    count = len(samples)
+    positions = sorted({round(step * (count - 1) / max(1, PROBES - 1)) for step in range(PROBES)})
+    for index in positions:
+        with _seeded(1):
+            first = samples[index]
+        with _seeded(2):
+            second = samples[index]
+        if not equal(first, second):
+            raise RandomTransformError(
+                f"{place}, sample {index}",
+                "the same sample each time it is read",
+                "two different ones under two seeds",
+                "Remove the random step from the dataset and use the loader's augmentations.",
+            )
+
+
+def equal(first: Any, second: Any) -> bool:
+    """Whether two samples are equal bit for bit, structure included."""
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, Mapping):
+        return list(first) == list(second) and all(equal(first[key], second[key]) for key in first)
+    if isinstance(first, (tuple, list)):
+        return len(first) == len(second) and all(map(equal, first, second))
+    if isinstance(first, (str, bytes)) or first is None:
+        return bool(first == second)
+    one, two = array_of(first), array_of(second)
+    return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+
+
+def _steps(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield (path, object) of everything reached through attributes, lists and dicts."""
+    if (
+        id(value) in seen
+        or isinstance(value, (str, bytes, int, float, type, np.ndarray))
+        or _holds_nothing(value)
+    ):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _steps(item, f"{path}[{key!r}]", seen)
+    elif isinstance(value, Sequence) and not hasattr(value, "__dict__"):
+        for position, item in enumerate(value):
+            yield from _steps(item, f"{path}[{position}]", seen)
+    else:
+        yield path, value
+        for name, item in getattr(value, "__dict__", {}).items():
+            yield from _steps(item, f"{path}.{name}", seen)
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Whether a value is a tensor, a module of code or a function: nothing that holds transforms."""
+    return type(value).__name__ in ("Tensor", "module", "function", "builtin_function_or_method", "range")
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Set every global generator for the time of the block and put its state back afterwards."""
+    torch = sys.modules.get("torch")
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch is not None else None
+    random.seed(seed)
+    np.random.seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        if torch is not None:
+            torch.set_rng_state(before[2])

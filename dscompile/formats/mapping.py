@@ -1,0 +1,40 @@
+"""Mapping a file's field regions by their recorded offsets."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dscompile.artifact.fields import STORED_AS, Field
+from dscompile.artifact.splits import Shard
+from dscompile.errors import ShardError
+from dscompile.formats.protocol import Rows
+
+RECOMPILE = "The file was damaged or replaced: recompile with --force, or restore it from a copy."
+
+
+def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
+    """Map a whole file read-only and return field name -> rows (samples, *shape), without a copy.
+
+    The arrays keep the mapping alive; the file handle is closed at once, so a removed or renamed file
+    stays readable.
+
+    Raises:
+        ShardError: The file is missing or has another size than recorded.
+    """
+    try:
+        with path.open("rb") as file:
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ShardError(str(path), f"a file of {shard.bytes} bytes", str(error), RECOMPILE) from error
+    if len(mapping) != shard.bytes:
+        raise ShardError(str(path), f"{shard.bytes} bytes", f"{len(mapping)} bytes", RECOMPILE)
+    rows = {}
+    for item in fields:
+        offset, _ = shard.regions[item.name]
+        shape = (shard.samples, *item.shape)
+        rows[item.name] = np.ndarray(shape, STORED_AS[item.dtype], buffer=mapping, offset=offset)
+    return rows

@@ -1,0 +1,58 @@
+"""What a container owes the compiler and the runtime: four verbs on one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dscompile.artifact.fields import Field
+from dscompile.artifact.splits import Shard
+
+Regions = Mapping[str, tuple[int, int]]
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+
+class Format(Protocol):
+    """One container. Writer and reader live in one file, so its layout is known in one place.
+
+    Attributes:
+        suffix: File suffix of a shard, without the dot.
+    """
+
+    suffix: str
+
+    def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
+        """Lay out an empty shard at `path`.
+
+        Returns:
+            Field name -> (byte offset, byte length): where rows are to be written, each field
+            contiguous, row-major, little-endian. Any process may write there.
+        """
+        ...
+
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
+        """Finish a shard whose rows are all written, so that others can read it."""
+        ...
+
+    def check(self, path: Path, shard: Shard) -> None:
+        """Check that the file is a container of this kind, reading a few hundred bytes.
+
+        Raises:
+            ShardError: It is not.
+        """
+        ...
+
+    def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
+        """Map a shard read-only, without reading it.
+
+        Returns:
+            Field name -> rows (samples, *shape) of the stored numpy type (bfloat16 as uint16), views of
+            the mapping that keep it alive.
+
+        Raises:
+            ShardError: The file is missing, or not a container of this kind.
+        """
+        ...

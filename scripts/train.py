@@ -129,7 +129,7 @@ def train(args: argparse.Namespace) -> Result:
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast("cuda", enabled=mixed):
                 loss = functional.cross_entropy(model(images if mixed else images.float()), labels)
-            scaler.scale(loss).backward()
+            torch.autograd.backward(scaler.scale(loss))
             scaler.step(optimizer)
             scaler.update()
             schedule.step()

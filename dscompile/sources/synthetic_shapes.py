@@ -8,15 +8,18 @@ the pixels needs a new `VERSION`, since it stands in the identity of every artif
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
-Index = NDArray[np.int64]
-Coordinates = NDArray[np.int32]
-Pixels = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+    Index = NDArray[np.int64]
+    Coordinates = NDArray[np.int32]
+    Pixels = NDArray[np.uint8]
+    Mask = NDArray[np.bool_]
 
 VERSION = 1
 CLASSES = ("disc", "ring", "square", "frame", "diamond", "plus", "saltire", "triangle", "rows", "columns")

@@ -13,8 +13,7 @@ from dscompile.sources.classes import class_names
 from dscompile.sources.protocol import SplitData
 from dscompile.sources.torchvision_arrays import ARRAYS
 from dscompile.sources.torchvision_collections import COLLECTIONS
-from dscompile.sources.torchvision_entry import Entry, Split, matches, missing
-from dscompile.sources.torchvision_fetch import fetch
+from dscompile.sources.torchvision_entry import Entry, Split, matches, missing, told
 from dscompile.sources.torchvision_folders import FOLDERS
 from dscompile.sources.torchvision_lists import LISTS
 from dscompile.sources.torchvision_mnist import MNIST_FAMILY
@@ -52,10 +51,8 @@ def claim(source: object, root: Path, check: bool) -> TorchvisionSource | None:
     if name not in TABLE:
         return None
     entry = TABLE[name]
-    known = (
-        (variant and variant == entry.default) or variant in entry.variants if colon else bool(entry.splits)
-    )
-    if not known:
+    variants = {entry.default, *entry.variants} - {""}
+    if (variant not in variants) if colon else (not entry.splits):
         raise _unknown_variant(source, name, entry)
     return TorchvisionSource(name, variant, root, check)
 
@@ -101,6 +98,8 @@ class TorchvisionSource:
         """
         wanted = self._wanted(splits)
         if any(missing(self.root, split) is not None for split in wanted.values()):
+            from dscompile.sources.torchvision_fetch import fetch
+
             fetch(self._title, self._entry, self.root, wanted)
 
     def files(self, splits: Iterable[str] | None = None) -> dict[str, Path]:
@@ -176,9 +175,10 @@ class TorchvisionSource:
         """Check that the files of a split are there and, once for each state of them, their checksums."""
         pattern = missing(self.root, rows)
         if pattern is not None:
+            place, others = told(self.root, pattern)
             raise SourceNotFoundError(
-                str(self.root / pattern),
-                f"this file of {self._title}, split {split}",
+                place,
+                f"this file{others} of {self._title}, split {split}",
                 "no such file",
                 "`prepare()` downloads what is missing; or choose another folder with `--root`.",
             )

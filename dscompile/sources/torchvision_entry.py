@@ -131,3 +131,9 @@ def present(root: Path, pattern: str) -> bool:
 def missing(root: Path, split: Split) -> str | None:
     """Return the first pattern of a split that names no file, None if all are there."""
     return next((pattern for pattern in split.files if not present(root, pattern)), None)
+
+
+def told(root: Path, pattern: str) -> tuple[str, str]:
+    """Return how an error tells a pattern: the path of its first alternative, and the others in brackets."""
+    first, *others = pattern.split("|")
+    return str(root / first), f" (or {' or '.join(others)})" if others else ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dscompile.errors import DscompileError, SourceNotFoundError
-from dscompile.sources.torchvision_entry import Archive, Entry, Split, missing, present
+from dscompile.sources.torchvision_entry import Archive, Entry, Split, missing, present, told
 from dscompile.sources.torchvision_read import construct, md5_of, require_packages
 
 
@@ -109,9 +109,10 @@ def _not_found(name: str, root: Path, splits: Mapping[str, Split], remarks: list
     split, rows = next(iter(splits.items()))
     published = ", ".join(map(_describe, rows.archives))
     archives = " and ".join(archive.place for archive in rows.archives)
+    place, others = told(root, missing(root, rows) or "")
     return SourceNotFoundError(
-        str(root / (missing(root, rows) or "")),
-        f"this file of {name}, split {split}" + (f", published in {published}" if published else ""),
+        place,
+        f"this file{others} of {name}, split {split}" + (f", published in {published}" if published else ""),
         "; ".join(["no such file", *remarks]),
         f"Put it there{f', or {archives} into {root}' if archives else ''}, or ask only for splits that are "
         "there with `--split`, or choose another folder with `--root`.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import warnings
@@ -49,8 +48,10 @@ def verify(name: str, files: Mapping[str, Path], published: Mapping[str, str]) -
 
 def require_packages(name: str, entry: Entry) -> None:
     """Raise `SourceError` if a package is absent that torchvision needs to read this dataset."""
+    from importlib.util import find_spec
+
     for package in entry.needs:
-        if importlib.util.find_spec(package) is None:
+        if find_spec(package) is None:
             raise SourceError(
                 name, f"the package {package}, with which torchvision reads it", "none", f"Install {package}."
             )

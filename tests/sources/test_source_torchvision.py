@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import os
 import pickle
 import sys
+import tarfile
 import urllib.request
 import warnings
 from dataclasses import replace
@@ -16,7 +18,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torchvision
-from torchvision_fakes import FAKES, idx, pixels
+from torchvision_fakes import FAKES, idx, mat, picture, pixels
 
 from dscompile.errors import (
     SourceChecksumError,
@@ -28,6 +30,7 @@ from dscompile.errors import (
 from dscompile.sources import resolve
 from dscompile.sources.protocol import Source
 from dscompile.sources.torchvision import TABLE, names
+from dscompile.sources.torchvision_read import md5_of
 
 ARRAYS = [
     "cifar10",
@@ -126,13 +129,13 @@ def test_arrays_are_views(name: str, tmp_path: Path) -> None:
     assert np.shares_memory(opened.arrays["image"], as_numbers(opened.samples.data))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", sorted(set(FAKES) - {"omniglot", "lfw-people"}))
+@pytest.mark.parametrize(
+    "name", [name for name in FAKES if not TABLE[name.partition(":")[0]].md5 and name != "omniglot"]
+)
 def test_equals_plain_torchvision(name: str, tmp_path: Path) -> None:
     """Where torchvision publishes no checksum of a local file, its own class opens the fake as well."""
     dataset, _, variant = name.partition(":")
     entry = TABLE[dataset]
-    if entry.md5:
-        pytest.skip("torchvision refuses files of other content than the published ones")
     FAKES[name](tmp_path)
     for split, row in (replace(entry, **entry.variants.get(variant, {})).splits).items():
         plain = getattr(torchvision.datasets, entry.class_name)(str(tmp_path), **row.options)
@@ -217,8 +220,6 @@ def test_checksums_are_compared_by_default(tmp_path: Path) -> None:
 def test_matching_checksums_pass_and_a_later_change_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dscompile.sources.torchvision_read import md5_of
-
     FAKES["usps"](tmp_path)
     published = {name: md5_of(tmp_path / name) for name in ("usps.bz2", "usps.t.bz2")}
     monkeypatch.setitem(TABLE, "usps", replace(TABLE["usps"], md5=published))  # type: ignore[misc]
@@ -310,7 +311,7 @@ def test_missing_download_names_archive_checksum_and_cure(tmp_path: Path) -> Non
     [
         ("imagenet", "ILSVRC2012_devkit_t12.tar.gz (md5 fa75699e90414af021442c21a62c3abf)"),
         ("stanford-cars", "stanford-cars, split train"),
-        ("fer2013", "fer2013, split train"),
+        ("fer2013", "this file (or fer2013/icml_face_data.csv or fer2013/train.csv) of fer2013, split train"),
         ("lfw-people", "lfw-funneled.tgz (md5 1b42dfed7d15c9b2dd63d5e5840c86ad)"),
     ],
 )
@@ -331,30 +332,40 @@ def test_splits_that_are_there_suffice(tmp_path: Path) -> None:
         source.prepare()
 
 
+def republish(monkeypatch: pytest.MonkeyPatch, name: str, root: Path) -> dict[str, str]:
+    """Put the md5 of archives and files that lie in the root into our table; return them by file name."""
+    entry = TABLE[name]
+    parts = {
+        split: replace(
+            rows,
+            archives=tuple(
+                replace(archive, md5=md5_of(root / archive.place))
+                if (root / archive.place).is_file()
+                else archive
+                for archive in rows.archives
+            ),
+        )
+        for split, rows in entry.splits.items()
+    }
+    md5 = {place: md5_of(root / place) for place in entry.md5}
+    monkeypatch.setitem(TABLE, name, replace(entry, md5=md5, splits=parts))  # type: ignore[misc]
+    found = {archive.place: archive.md5 for rows in parts.values() for archive in rows.archives} | md5
+    return {place.rpartition("/")[2]: value for place, value in found.items() if value}
+
+
 @pytest.fixture
 def cifar_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Publish a fake CIFAR-10: an archive in a folder, with its checksums in the table and in torchvision."""
-    import tarfile
-
-    from dscompile.sources.torchvision_read import md5_of
-
     root = tmp_path / "root"
     FAKES["cifar10"](root)
     archive = root / "cifar-10-python.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
         file.add(root / "cifar-10-batches-py", "cifar-10-batches-py")
-    entry, plain = TABLE["cifar10"], torchvision.datasets.CIFAR10
-    md5 = {place: md5_of(root / place) for place in entry.md5}
-    parts = {
-        name: replace(split, archives=(replace(split.archives[0], md5=md5_of(archive)),))
-        for name, split in entry.splits.items()
-    }
-    monkeypatch.setitem(TABLE, "cifar10", replace(entry, md5=md5, splits=parts))  # type: ignore[misc]
-    monkeypatch.setattr(plain, "tgz_md5", md5_of(archive))
+    md5, plain = republish(monkeypatch, "cifar10", root), torchvision.datasets.CIFAR10
+    monkeypatch.setattr(plain, "tgz_md5", md5[archive.name])
     for part in ("train_list", "test_list"):
-        pairs = [[name, md5[f"cifar-10-batches-py/{name}"]] for name, _ in getattr(plain, part)]
-        monkeypatch.setattr(plain, part, pairs)
-    monkeypatch.setattr(plain, "meta", {**plain.meta, "md5": md5["cifar-10-batches-py/batches.meta"]})
+        monkeypatch.setattr(plain, part, [[name, md5[name]] for name, _ in getattr(plain, part)])
+    monkeypatch.setattr(plain, "meta", {**plain.meta, "md5": md5["batches.meta"]})
     return archive
 
 
@@ -371,6 +382,61 @@ def test_a_local_archive_is_unpacked_without_network(
     assert sorted(path.name for path in root.iterdir()) == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
     assert not cifar_archive.is_symlink()
     assert capsys.readouterr().out == ""
+
+
+def test_compressed_idx_files_are_unpacked_without_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FAKES["kmnist"](tmp_path)
+    for path in list((tmp_path / "KMNIST/raw").iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    md5, plain = republish(monkeypatch, "kmnist", tmp_path), torchvision.datasets.KMNIST
+    monkeypatch.setattr(plain, "resources", [(name, md5[name]) for name, _ in plain.resources])
+    source = resolve("kmnist", root=tmp_path)
+    assert source.files() == {}
+    source.prepare()
+    assert len(source.files()) == 4
+    assert len(source.open("test").samples) == 4
+
+
+def test_imagenet_is_unpacked_from_its_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tmp_path / "made"
+    rows = [
+        (2, "n02", "crane", "a machine", 0),
+        (1, "n01", "crane, bird", "a bird", 0),
+        (3, "n00", "x", "y", 2),
+    ]
+    names = ("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children")
+    mat(made / "data/meta.mat", synsets=np.array(rows, dtype=[(name, object) for name in names]))
+    (made / "data/ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n")
+    images = [picture(made / f"val/ILSVRC2012_val_{n}.JPEG", n) for n in range(2)]
+    root = tmp_path / "root"
+    root.mkdir()
+    with tarfile.open(root / "ILSVRC2012_devkit_t12.tar.gz", "w:gz") as file:
+        file.add(made / "data", "ILSVRC2012_devkit_t12/data")
+    with pytest.raises(SourceNotFoundError, match=r"ILSVRC2012_img_val\.tar"):
+        resolve("imagenet", root=root).prepare(["val"])
+    with tarfile.open(root / "ILSVRC2012_img_val.tar", "w") as file:
+        for path in sorted((made / "val").iterdir()):
+            file.add(path, path.name)
+    md5 = republish(monkeypatch, "imagenet", root)
+    meta = sys.modules["torchvision.datasets.imagenet"].ARCHIVE_META
+    for key, (name, published) in list(meta.items()):
+        monkeypatch.setitem(meta, key, (name, md5.get(name, published)))
+    source = resolve("imagenet", root=root)
+    source.prepare(["val"])
+    opened = source.open("val")
+    assert opened.classes == ("crane, bird", "crane")
+    for index, image in enumerate(images):
+        got, label = opened.samples[index]
+        np.testing.assert_array_equal(np.asarray(got), image)
+        assert label == index
+    (root / "meta.bin").unlink()  # as left by someone who unpacked the pictures alone
+    (root / "ILSVRC2012_img_val.tar").unlink()
+    source.prepare(["val"])
+    assert not (root / "val").is_symlink()
+    assert len(source.open("val").samples) == 2
 
 
 def test_a_download_never_overwrites_a_file(cifar_archive: Path) -> None:

@@ -51,7 +51,9 @@ def _json_option(command: Command) -> Command:
 @cli.command()
 @click.argument("source")
 @click.option("--split", "splits", multiple=True, help="Split to build; may be repeated [default: all].")
-@click.option("--format", "format_", type=click.Choice(["pt"]), default="pt", show_default=True)
+@click.option(
+    "--format", "format_", type=click.Choice(["pt", "hdf5", "lmdb"]), default="pt", show_default=True
+)
 @click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16", "uint8"]), help="Pictures' dtype."
 )

@@ -8,7 +8,11 @@ from dscompile.errors import OptionError
 from dscompile.formats.protocol import Format
 
 # name -> module and class; adding a format is one file and one line here.
-TABLE = {"pt": ("dscompile.formats.pt", "Pt")}
+TABLE = {
+    "pt": ("dscompile.formats.pt", "Pt"),
+    "hdf5": ("dscompile.formats.hdf5", "Hdf5"),
+    "lmdb": ("dscompile.formats.lmdb", "Lmdb"),
+}
 
 
 def format_of(name: str) -> Format:

@@ -16,6 +16,21 @@ from dscompile.formats.protocol import Rows
 RECOMPILE = "The file was damaged or replaced: recompile with --force, or restore it from a copy."
 
 
+def check_magic(path: Path, magic: bytes, kind: str) -> None:
+    """Check the first bytes of a file.
+
+    Raises:
+        ShardError: The file is missing, or begins with other bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(magic))
+    except OSError as error:
+        raise ShardError(str(path), kind, error.strerror or str(error), RECOMPILE) from error
+    if head != magic:
+        raise ShardError(str(path), kind, f"a file that begins with {head!r}", RECOMPILE)
+
+
 def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
     """Map a whole file read-only and return field name -> rows (samples, *shape), without a copy.
 

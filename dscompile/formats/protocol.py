@@ -20,9 +20,11 @@ class Format(Protocol):
 
     Attributes:
         suffix: File suffix of a shard, without the dot.
+        most_bytes: Largest shard the container can hold; None if there is no limit.
     """
 
     suffix: str
+    most_bytes: int | None
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out an empty shard at `path`.
@@ -37,11 +39,13 @@ class Format(Protocol):
         """Finish a shard whose rows are all written, so that others can read it."""
         ...
 
-    def check(self, path: Path, shard: Shard) -> None:
-        """Check that the file is a container of this kind, reading a few hundred bytes.
+    def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
+        """Check by the container's own index that it holds the fields where the manifest says.
+
+        Reads no rows; may import the container's library.
 
         Raises:
-            ShardError: It is not.
+            ShardError: It is no such container, or holds something else.
         """
         ...
 
@@ -53,6 +57,6 @@ class Format(Protocol):
             the mapping that keep it alive.
 
         Raises:
-            ShardError: The file is missing, or not a container of this kind.
+            ShardError: The file is missing, has another size, or begins as another kind of file.
         """
         ...

@@ -20,19 +20,18 @@ from typing import Any
 from dscompile.artifact.fields import Field
 from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
-from dscompile.formats.mapping import RECOMPILE, map_regions
+from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
 from dscompile.formats.protocol import Regions, Rows
 
 ALIGNMENT = 4096
-LOCAL_HEADER, CENTRAL_HEADER, END_RECORD = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
-DESCRIPTOR = b"PK\x07\x08"
-END_BYTES = 22
+LOCAL_HEADER, CENTRAL_HEADER, DESCRIPTOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\x07\x08"
 
 
 class Pt:
     """The `.pt` container."""
 
     suffix = "pt"
+    most_bytes = None
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard with `torch.save`; tensors are never touched, so their memory is not taken."""
@@ -52,13 +51,8 @@ class Pt:
         ):
             torch.save(tensors, path)
         with zipfile.ZipFile(path) as archive:
-            records = [archive.getinfo(f"{path.stem}/data/{key}") for key in range(len(fields))]
-        with path.open("rb") as file:
-            starts = [_data_start(file.fileno(), record.header_offset) for record in records]
-        return {
-            item.name: (start, record.file_size)
-            for item, start, record in zip(fields, starts, records, strict=True)
-        }
+            found = _storages(path, archive, len(fields))
+        return {item.name: region for item, region in zip(fields, found, strict=True)}
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
         """Write the CRC-32 of each storage into its data descriptor and the central directory."""
@@ -71,26 +65,39 @@ class Pt:
                 if data[start + length : start + length + 4] == DESCRIPTOR:
                     data[start + length + 4 : start + length + 8] = checksum
 
-    def check(self, path: Path, shard: Shard) -> None:
-        """Check that the file begins and ends as a zip archive and lists every storage."""
-        with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(-END_BYTES, 2)
-            tail = file.read(4)
-        if head != LOCAL_HEADER or tail != END_RECORD:
-            raise ShardError(str(path), "a .pt file in the zip layout", f"{head!r} … {tail!r}", RECOMPILE)
+    def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
+        """Check that the archive lists each storage at its recorded place."""
+        check_magic(path, LOCAL_HEADER, "a .pt file in the zip layout")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                found = _storages(path, archive, len(fields))
+        except (zipfile.BadZipFile, KeyError, struct.error) as error:
+            raise ShardError(str(path), "a .pt file in the zip layout", str(error), RECOMPILE) from error
+        for item, region in zip(fields, found, strict=True):
+            if region != shard.regions[item.name]:
+                place = f"{path}, storage of field {item.name!r}"
+                raise ShardError(
+                    place, f"offset and bytes {shard.regions[item.name]}", str(region), RECOMPILE
+                )
 
     def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
         """Map a shard by its recorded offsets, without unpickling anything."""
-        rows = map_regions(path, shard, fields)
-        self.check(path, shard)
-        return rows
+        check_magic(path, LOCAL_HEADER, "a .pt file in the zip layout")
+        return map_regions(path, shard, fields)
 
 
-def _data_start(handle: int, header: int) -> int:
-    """Return where a record's bytes begin: after its local header, name and padding."""
-    name, extra = struct.unpack("<HH", os.pread(handle, 4, header + 26))
-    return header + 30 + int(name) + int(extra)
+def _storages(path: Path, archive: zipfile.ZipFile, fields: int) -> list[tuple[int, int]]:
+    """Return (offset, bytes) of each storage, in the order of the fields.
+
+    A record's bytes begin after its local header, name and padding.
+    """
+    records = [archive.getinfo(f"{path.stem}/data/{key}") for key in range(fields)]
+    found = []
+    with path.open("rb") as file:
+        for record in records:
+            name, extra = struct.unpack("<HH", os.pread(file.fileno(), 4, record.header_offset + 26))
+            found.append((record.header_offset + 30 + name + extra, record.file_size))
+    return found
 
 
 def _storage_entries(path: Path, data: mmap.mmap, fields: int) -> Iterator[int]:

@@ -77,7 +77,7 @@ def verify(
 def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> Iterator[Problem]:
     container = format_of(manifest.container)
     try:
-        container.check(path / shard.path, shard)
+        container.check(path / shard.path, shard, manifest.fields)
         rows = {} if quick else container.map(path / shard.path, shard, manifest.fields)
     except ShardError as error:
         yield Problem(shard.path, None, None, error.expected, error.got)

@@ -12,28 +12,32 @@ from typing import Any
 
 import torch
 
-# One batch at the user, one being filled, one for a loop that keeps the previous batch, one to spare.
+# Per shape: one batch at the user, one being filled, one for a loop that keeps the last one, one to spare.
 MOST_KEPT = 4
 
 
 class Buffers:
-    """Lends tensors of one shape and dtype after another, reusing memory that came back."""
+    """Lends tensors of one shape and dtype after another, reusing memory that came back.
+
+    Memory is kept by dtype and shape of a row: collected labels never hold on to a picture's buffer.
+    """
 
     def __init__(self) -> None:
-        self._kept: list[tuple[torch.UntypedStorage, int]] = []
+        self._kept: dict[tuple[tuple[int, ...], torch.dtype], list[tuple[torch.UntypedStorage, int]]] = {}
 
     def lend(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return a contiguous CPU tensor of undefined content that nobody else holds."""
         needed = dtype.itemsize * _product(shape)
-        for position, (storage, unused) in enumerate(self._kept):
+        kept = self._kept.setdefault((shape[1:], dtype), [])
+        for storage, unused in kept:
             if storage.nbytes() >= needed and _uses(storage) == unused:
-                self._kept.append(self._kept.pop(position))
                 return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload, no-any-return]
         fresh = torch.empty(shape, dtype=dtype)
         if needed and _COUNT is not None:
             storage = fresh.untyped_storage()
             # `fresh` itself is one of the uses counted here.
-            self._kept = [*self._kept, (storage, _uses(storage) - 1)][-MOST_KEPT:]
+            kept.append((storage, _uses(storage) - 1))
+            del kept[:-MOST_KEPT]
         return fresh
 
 

@@ -237,6 +237,8 @@ class CompiledDataset:
 
     def _ids(self, indices: Any) -> torch.Tensor:
         ids = torch.as_tensor(indices)
+        if ids.numel() == 0:
+            ids = ids.to(torch.int64)  # an empty list says nothing of its type
         if ids.dtype == torch.bool or ids.is_floating_point():
             raise OptionError(
                 f"indices of {self!r}", "integers", str(ids.dtype), "Use .nonzero() for a mask, or convert."

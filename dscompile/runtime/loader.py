@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,23 +11,22 @@ import torch
 
 from dscompile.artifact.fields import Field
 from dscompile.errors import DeviceError, OptionError
-from dscompile.runtime.augment import Augmentation, PixelMap, apply_all
 from dscompile.runtime.buffers import Buffers
 from dscompile.runtime.order import order
-from dscompile.runtime.values import batch_dtype, convert, pixel_map
+from dscompile.runtime.values import batch_dtype, convert
 
 if TYPE_CHECKING:
+    from dscompile.runtime.augment import Augmentation
     from dscompile.runtime.dataset import CompiledDataset
 
 
 @dataclass(frozen=True)
 class _Column:
-    """What is decided once per field: dtype of its batches, how pixels were mapped, what augments it."""
+    """What is decided once per field: dtype of its batches, and what augments (batch, ids, epoch)."""
 
     field: Field
     dtype: torch.dtype
-    pixels: PixelMap | None
-    augment: tuple[Augmentation[Any], ...]
+    augmented: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor] | None
 
 
 class Loader:
@@ -69,7 +68,7 @@ class Loader:
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.shuffle, self.seed, self.epoch = shuffle, seed, 0
         self.device = _device(device)
-        self._columns = _columns(dataset.fields, _dtype(dtype), augment)
+        self._columns = _columns(dataset.fields, _dtype(dtype), augment, seed)
         self._buffers = Buffers()
         if len(self) == 0:
             warnings.warn(
@@ -106,16 +105,14 @@ class Loader:
             batch = source.gather(ids, out) if self.shuffle else source.span(start, end, out)
             # The copy to a device ends before this returns, so the buffer is free for the next batch.
             batch = batch.to(self.device)
-            if column.augment:
-                batch = apply_all(
-                    batch, ids, column.augment, seed=self.seed, epoch=epoch, pixels=column.pixels
-                )
+            if column.augmented is not None:
+                batch = column.augmented(batch, ids, epoch)
             values[column.field.name] = convert(batch, column.field, column.dtype, self._buffers)
         return self.dataset.structured(values)
 
 
 def _columns(
-    fields: tuple[Field, ...], dtype: torch.dtype | None, augment: tuple[Augmentation[Any], ...]
+    fields: tuple[Field, ...], dtype: torch.dtype | None, augment: tuple[Augmentation[Any], ...], seed: int
 ) -> list[_Column]:
     pictures = [field for field in fields if field.layout == "CHW"]
     if augment and not pictures:
@@ -126,9 +123,27 @@ def _columns(
             "Build with --layout CHW, or augment the batches yourself.",
         )
     return [
-        _Column(field, batch_dtype(field, dtype), pixel_map(field), augment if field in pictures else ())
+        _Column(
+            field,
+            batch_dtype(field, dtype),
+            _augmenter(field, augment, seed) if augment and field in pictures else None,
+        )
         for field in fields
     ]
+
+
+def _augmenter(
+    field: Field, augment: tuple[Augmentation[Any], ...], seed: int
+) -> Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]:
+    # Imported here: a loader without augmentations starts 4 ms earlier.
+    from dscompile.runtime.augment import PixelMap, apply_all
+
+    pixels = PixelMap.of(field)
+
+    def augmented(batch: torch.Tensor, ids: torch.Tensor, epoch: int) -> torch.Tensor:
+        return apply_all(batch, ids, augment, seed=seed, epoch=epoch, pixels=pixels)
+
+    return augmented
 
 
 def _dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
@@ -155,4 +170,18 @@ def _device(device: str | torch.device) -> torch.device:
                 f"{count} CUDA devices",
                 "Use device='cpu', or check the driver.",
             )
+    elif found.type != "cpu":
+        _probe(found)
     return found
+
+
+def _probe(device: torch.device) -> None:
+    """Refuse a device that cannot hold a batch here; `meta` has no memory at all."""
+    try:
+        if device.type != "meta":
+            torch.empty(1, device=device)
+            return
+        reason = "a device without memory"
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+    raise DeviceError(f"device {str(device)!r}", "a device of this machine", reason, "Use device='cpu'.")

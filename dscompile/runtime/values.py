@@ -6,7 +6,6 @@ import torch
 
 from dscompile.artifact.fields import Field
 from dscompile.errors import OptionError
-from dscompile.runtime.augment import PixelMap
 from dscompile.runtime.buffers import Buffers
 
 
@@ -36,16 +35,6 @@ def batch_dtype(field: Field, dtype: torch.dtype | None) -> torch.dtype:
             f"The artifact stores {field.dtype}; leave dtype out, or build with --dtype uint8.",
         )
     return dtype
-
-
-def pixel_map(field: Field) -> PixelMap | None:
-    """Return how stored values were made from pixels of 0 to 255; None if pixels are what is stored."""
-    if field.value_range != (0.0, 1.0):
-        return None
-    norm = field.normalisation
-    if norm is None or not norm.applied:
-        return PixelMap(255.0)
-    return PixelMap(255.0, norm.mean, norm.std)
 
 
 def convert(batch: torch.Tensor, field: Field, dtype: torch.dtype, buffers: Buffers) -> torch.Tensor:

@@ -1,0 +1,91 @@
+"""HDF5 shards: one contiguous dataset per field, described by attributes that any HDF5 tool reads.
+
+h5py lays the file out (contiguous, allocated early, never filled) and says where each dataset's bytes lie;
+rows are written there by offset, and read by offset, so that no handle is held and no lock is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from dscompile.artifact.fields import STORED_AS, Field
+from dscompile.artifact.splits import Shard
+from dscompile.errors import ShardError
+from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
+from dscompile.formats.protocol import Regions, Rows
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+ALIGNMENT = 4096
+
+
+class Hdf5:
+    """The HDF5 container."""
+
+    suffix = "h5"
+    most_bytes = None
+
+    def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
+        """Lay out a shard: datasets (samples, *shape), contiguous, allocated, not filled."""
+        access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+        access.set_alignment(1, ALIGNMENT)
+        handle = h5py.h5f.create(bytes(path), h5py.h5f.ACC_EXCL, fapl=access)
+        with h5py.File(handle) as file:
+            return {item.name: _allocated(file, item, samples) for item in fields}
+
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
+        """Describe each dataset by attributes; its bytes stay where they are."""
+        with h5py.File(path, "r+", locking=False) as file:
+            for item in fields:
+                described = {
+                    key: value for key, value in item.to_dict().items() if key not in ("name", "shape")
+                }
+                norm = described.pop("normalisation", {})
+                for key, value in {**described, **norm}.items():
+                    file[item.name].attrs[key] = value
+
+    def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
+        """Check that each dataset has the recorded place, type and shape."""
+        check_magic(path, MAGIC, "an HDF5 file")
+        try:
+            with h5py.File(path, "r", locking=False) as file:
+                for item in fields:
+                    _check_dataset(path, file.get(item.name), item, shard)
+        except (OSError, RuntimeError) as error:
+            raise ShardError(str(path), "an HDF5 file", str(error), RECOMPILE) from error
+
+    def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
+        """Map a shard by its recorded offsets; h5py is not involved."""
+        check_magic(path, MAGIC, "an HDF5 file")
+        return map_regions(path, shard, fields)
+
+
+def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_layout(h5py.h5d.CONTIGUOUS)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    dataset = h5py.h5d.create(
+        file.id,
+        item.name.encode(),
+        h5py.h5t.py_create(np.dtype(STORED_AS[item.dtype]), logical=True),
+        h5py.h5s.create_simple((samples, *item.shape)),
+        dcpl=creation,
+    )
+    # A dataset without bytes has no place; any offset will do for it.
+    return dataset.get_offset() or 0, item.row_bytes * samples
+
+
+def _check_dataset(path: Path, dataset: Any, item: Field, shard: Shard) -> None:
+    expected = (shard.regions[item.name][0], np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
+    found = None
+    if isinstance(dataset, h5py.Dataset):
+        found = (dataset.id.get_offset() or 0, dataset.dtype, dataset.shape)
+    if found != expected:
+        raise ShardError(
+            f"{path}, dataset {item.name!r}", f"offset, type and shape {expected}", str(found), RECOMPILE
+        )

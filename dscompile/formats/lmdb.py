@@ -1,0 +1,149 @@
+"""LMDB shards: one value per field, padded to whole pages, in an environment of one file.
+
+LMDB puts a value that does not fit a page onto consecutive pages of its own, behind a header of 16 bytes.
+`create` puts zeros there and finds the pages; rows are then written in place by offset (LMDB keeps no
+checksums), and read by offset, so that no environment is held, no lock is taken and no reader slot is used.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+
+from dscompile.artifact.fields import Field
+from dscompile.artifact.splits import Shard
+from dscompile.errors import BuildError, OptionError, ShardError
+from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
+from dscompile.formats.protocol import Regions, Rows
+
+PAGE, HEADER = 4096, 16
+# Page 0 is a meta page: its number, the flag of a meta page, and LMDB's magic number.
+MAGIC = struct.pack("<QHHII", 0, 0, 8, 0, 0xBEEFC0DE)
+OVERFLOW = 0x04
+# Meta pages, the tree's pages and the description; a field's entry takes less than 600 bytes.
+SPARE_PAGES = 32
+DESCRIPTION = b"fields"
+MOST_BYTES = (1 << 32) - PAGE
+
+
+class Lmdb:
+    """The LMDB container."""
+
+    suffix = "lmdb"
+    most_bytes = MOST_BYTES
+
+    def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
+        """Lay out a shard: zeros for each field, committed in one step.
+
+        With `writemap` the zeros go straight to the file's pages, and the map is as large as the plan says,
+        so neither memory nor a sparse file grows beyond the rows.
+        """
+        lengths = {item.name: item.row_bytes * samples for item in fields}
+        _check_lengths(path, lengths)
+        pages = sum(_pages(length) for length in lengths.values()) + SPARE_PAGES + len(lengths)
+        with _environment(path, map_size=pages * PAGE, writemap=True, sync=False) as environment:
+            with environment.begin(write=True) as transaction:
+                for name, length in lengths.items():
+                    # Zeros are not touched memory: the kernel maps one page of them over and over.
+                    transaction.put(key(name), np.zeros(_pages(length) * PAGE - HEADER, np.uint8).data)
+                transaction.put(DESCRIPTION, _description(fields, samples))
+            used = (environment.info()["last_pgno"] + 1) * PAGE
+        os.truncate(path, used)
+        starts = dict(zip(lengths, _value_starts(path), strict=True))
+        _confirm(path, starts)
+        return {name: (starts[name], length) for name, length in lengths.items()}
+
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
+        """Nothing is left to do: the environment was committed before its rows were written."""
+
+    def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
+        """Check that the environment holds the value of each field and describes them as recorded."""
+        check_magic(path, MAGIC, "an LMDB file")
+        try:
+            with (
+                _environment(path, readonly=True) as environment,
+                environment.begin(buffers=True) as transaction,
+            ):
+                found = transaction.get(DESCRIPTION)
+                if found is None or bytes(found) != _description(fields, shard.samples):
+                    raise ShardError(f"{path}, key 'fields'", "the recorded fields", "others", RECOMPILE)
+                for item in fields:
+                    _check_value(path, transaction.get(key(item.name)), item, shard)
+        except lmdb.Error as error:
+            raise ShardError(str(path), "an LMDB file", str(error), RECOMPILE) from error
+
+    def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
+        """Map a shard by its recorded offsets; lmdb is not involved."""
+        check_magic(path, MAGIC, "an LMDB file")
+        return map_regions(path, shard, fields)
+
+
+def key(name: str) -> bytes:
+    """Return the key of a field's rows: its name and the first row of the value, `image/000000000000`."""
+    return f"{name}/{0:012d}".encode()
+
+
+def _pages(length: int) -> int:
+    """Return how many pages a value needs; it is padded to fill them: k * 4096 - 16 bytes."""
+    return max(1, -(-(length + HEADER) // PAGE))
+
+
+def _description(fields: Sequence[Field], samples: int) -> bytes:
+    described = [{"name": item.name, "dtype": item.dtype, "shape": list(item.shape)} for item in fields]
+    return json.dumps({"samples": samples, "fields": described}).encode()
+
+
+def _environment(path: Path, **options: Any) -> Any:
+    return lmdb.open(os.fspath(path), subdir=False, lock=False, readahead=False, **options)
+
+
+def _value_starts(path: Path) -> Iterator[int]:
+    """Yield where each large value's bytes begin, in the order of the file."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        page = 2
+        while page * PAGE < len(data):
+            flags, span = struct.unpack_from("<10xHI", data, page * PAGE)
+            if flags & OVERFLOW:
+                yield page * PAGE + HEADER
+            page += span if flags & OVERFLOW else 1
+
+
+def _confirm(path: Path, starts: dict[str, int]) -> None:
+    """Check through LMDB itself that each field's value is where it was found: a mark must come back."""
+    with path.open("r+b", buffering=0) as file:
+        for name, start in starts.items():
+            os.pwrite(file.fileno(), key(name)[:PAGE], start)
+        with _environment(path, readonly=True) as environment, environment.begin(buffers=True) as transaction:
+            for name in starts:
+                if bytes(transaction.get(key(name))[: len(key(name))]) != key(name):
+                    raise BuildError(
+                        str(path), f"the value of {name!r} at its page", "another", "Report this bug."
+                    )
+        for name, start in starts.items():
+            os.pwrite(file.fileno(), bytes(len(key(name))), start)
+
+
+def _check_lengths(path: Path, lengths: dict[str, int]) -> None:
+    for name, length in lengths.items():
+        if length > MOST_BYTES:
+            raise OptionError(
+                f"{path.name}, field {name!r}",
+                f"at most {MOST_BYTES:,} bytes, the largest value LMDB can hold",
+                f"{length:,} bytes",
+                "Use --format pt or hdf5 for samples this large.",
+            )
+
+
+def _check_value(path: Path, value: Any, item: Field, shard: Shard) -> None:
+    length = _pages(item.row_bytes * shard.samples) * PAGE - HEADER
+    if value is None or len(value) != length:
+        got = "no value" if value is None else f"{len(value)} bytes"
+        raise ShardError(f"{path}, key {key(item.name).decode()!r}", f"{length} bytes", got, RECOMPILE)

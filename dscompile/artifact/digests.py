@@ -41,7 +41,7 @@ class FileDigests:
         table_file = self._folder / f"{digest_of([str(path) for path in files.values()])[:16]}.json"
         table = {} if self._paranoid else _load(table_file)
         stats = {name: _stat(path) for name, path in files.items()}
-        known = {name: table[name][1] for name in files if name in table and table[name][0] == stats[name]}
+        known = {name: table[name][1] for name in files if _is_row(table.get(name), stats[name])}
         unknown = [name for name in files if name not in known]
         if unknown:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -97,6 +97,10 @@ def _load(file: Path) -> dict[str, Any]:
         log.warning("%s: unreadable, file digests are computed again (%s)", file, error)
         return {}
     return table if isinstance(table, dict) else {}
+
+
+def _is_row(row: Any, stat: list[int]) -> bool:
+    return isinstance(row, list) and len(row) == 2 and row[0] == stat and isinstance(row[1], str)
 
 
 def _save(file: Path, table: Mapping[str, Any]) -> None:

@@ -114,16 +114,18 @@ class Manifest:
             ) from error
         except UnicodeDecodeError as error:
             raise invalid(file, "UTF-8 text", str(error)) from error
+        except OSError as error:
+            raise invalid(file, "a file that can be read", error.strerror or str(error)) from error
         data = _parse(file, text)
         _check_version(file, data)
         try:
             manifest = cls._from_dict(data)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            manifest._check(file, data)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             if isinstance(error, ManifestError):
                 raise
             got = str(error) if isinstance(error, DscompileError) else f"{type(error).__name__}: {error}"
             raise invalid(file, "every key that docs/format.md requires, of its type", got) from error
-        manifest._check(file, data)
         return manifest
 
     @classmethod
@@ -181,8 +183,11 @@ def _parse(file: Path, text: str) -> Mapping[str, Any]:
             raise invalid(file, "every key once", f"{twice!r} twice")
         return data
 
+    def constant(name: str) -> None:
+        raise invalid(file, "finite numbers", name)
+
     try:
-        data = json.loads(text, object_pairs_hook=unique)
+        data = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except (json.JSONDecodeError, RecursionError) as error:
         raise invalid(file, "a JSON object", f"{error}") from error
     if not isinstance(data, dict):

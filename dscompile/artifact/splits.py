@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from dscompile.artifact.fields import Field
-from dscompile.artifact.hashing import row_blocks
 from dscompile.errors import ManifestError, UnsafePathError
 
 REBUILD = "Build the artifact again, or restore the file from a copy."
@@ -132,7 +131,7 @@ class Split:
             raise invalid(place, f"{self.samples} samples in its shards", str(first))
         if len({shard.path for shard in self.shards}) != len(self.shards):
             raise invalid(place, "every shard once", "one path twice")
-        blocks = len(row_blocks(self.samples, block_rows))
+        blocks = -(-self.samples // block_rows)
         for item in fields:
             found = len(self.blocks.get(item.name, ()))
             if found != blocks:

@@ -24,6 +24,7 @@ from dscompile.errors import (
 )
 
 ID_DIGITS = 12
+NAME_LENGTH = 200  # file systems allow 255 bytes
 STAGING = ".staging-"
 
 
@@ -116,6 +117,7 @@ class Store:
         Raises:
             ArtifactNotFoundError: Nothing matches.
             AmbiguousArtifactError: Several match; all are listed.
+            ManifestError: A folder outside the store has a manifest that is not valid.
         """
         text = os.fspath(reference)
         if (path := _as_path(reference)) is not None:
@@ -123,6 +125,8 @@ class Store:
                 raise ArtifactNotFoundError(
                     str(path), f"an artifact, a folder with {FILE_NAME}", "none", "Run 'dscompile list'."
                 )
+            if path.parent.parent != self.root:
+                Manifest.read(path)  # anything may have a file of that name: not ours to remove
             return path
         matches = self._named(text)
         if len(matches) > 1:
@@ -168,11 +172,12 @@ class Store:
 
         Returns:
             True if `staging` is now the artifact; False if one is there already and `replace` is off
-            (another job was faster): it is kept, and `staging` is left to its owner.
+            (another job was faster): it is kept, and `staging` is left to its owner. A folder without a
+            manifest is no artifact and gives way.
         """
         for path in [*staging.rglob("*"), staging]:
             fsync(path)
-        if replace and target.exists():
+        if target.exists() and (replace or not (target / FILE_NAME).exists()):
             old = target.parent / f"{STAGING}{target.name}-old-{secrets.token_hex(4)}"
             target.rename(old)
             staging.rename(target)
@@ -258,8 +263,8 @@ _REBUILD = "Build it again with --force, or remove it with 'dscompile rm'."
 
 
 def folder_name(name: str) -> str:
-    """Return the name as one folder: `emnist:balanced` -> `emnist-balanced`."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "dataset"
+    """Return the name as one folder: `emnist:balanced` -> `emnist-balanced`; long ones are cut."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_LENGTH].strip("-.") or "dataset"
 
 
 def describe(manifest: Manifest) -> str:
@@ -279,7 +284,7 @@ def fsync(path: Path) -> None:
 def _as_path(reference: str | os.PathLike[str]) -> Path | None:
     """Return the absolute path if the reference is one, None if it is a name."""
     text = os.fspath(reference)
-    if isinstance(reference, os.PathLike) or os.sep in text or (Path(text) / FILE_NAME).exists():
+    if isinstance(reference, os.PathLike) or os.sep in text or os.path.exists(os.path.join(text, FILE_NAME)):
         return Path(os.path.abspath(os.path.expanduser(text)))
     return None
 

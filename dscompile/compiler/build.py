@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -23,19 +22,17 @@ from dscompile.artifact.splits import Shard, Split
 from dscompile.artifact.store import Store, check_shards, folder_name, fsync
 from dscompile.compiler.engine import Engine, Progress
 from dscompile.compiler.identity import identify
-from dscompile.compiler.passes import compiled
-from dscompile.compiler.plan import Plan, make_plan
+from dscompile.compiler.passes import compiled, statistics_of
+from dscompile.compiler.plan import Plan, check_space, make_plan
 from dscompile.compiler.randomness import refuse_hidden, refuse_random
-from dscompile.compiler.recipe import Options, Recipe
-from dscompile.compiler.rows import Report
-from dscompile.errors import BuildError, SpaceError, UnknownSplitError
+from dscompile.compiler.recipe import Options, Recipe, at_least_one
+from dscompile.errors import BuildError, ForeignManifestError, UnknownSplitError
 from dscompile.formats import format_of
 from dscompile.formats.protocol import Format, Regions
 from dscompile.sources import resolve
 from dscompile.sources.protocol import Source, SplitData
 from dscompile.version import __version__
 
-SPARE_BYTES = 64 << 20
 LIBRARIES = ("torch", "torchvision", "numpy", "Pillow", "h5py", "lmdb")
 
 
@@ -88,6 +85,9 @@ class Request:
     force: bool = False
     dry_run: bool = False
 
+    def __post_init__(self) -> None:
+        at_least_one("workers", self.workers)
+
 
 def build(request: Request) -> Built:
     """Return the artifact of a request, building it unless it is there.
@@ -98,35 +98,47 @@ def build(request: Request) -> Built:
     started = time.perf_counter()
     source = resolve(request.source, root=request.root or request.store.downloads, check=request.source_check)
     options = _settled(request.options, source)
-    source.prepare()
-    files = source.files()
+    needed = splits_needed(source, options)
+    source.prepare(needed)
+    files = source.files(needed)
     before = stats_of(files)
     listed = FileDigests(request.store.root / ".digests").of(files)
     recipe = _recipe(request, source, options, listed)
     name = folder_name(request.name or source.name)
     target = request.store.target(name, recipe.id)
     if (target / FILE_NAME).exists() and not request.force and not request.dry_run:
-        manifest = Manifest.read(target)
-        check_shards(target, manifest)
-        return Built(target, manifest, False, time.perf_counter() - started)
+        return Built(target, _found(target, recipe), False, time.perf_counter() - started)
     splits = options.splits or ()
     opened = {split: source.open(split) for split in splits}
-    if not source.declared:
+    if not source.declared or options.transform is not None:
         for split, data in opened.items():
-            refuse_hidden(data.samples, f"split {split!r}")
+            refuse_hidden(data, options.transform, f"split {split!r}")
     container = format_of(options.format)
-    plan = make_plan(opened, options, container.suffix)
+    plan = make_plan(opened, options, container.suffix, container.most_bytes)
     if request.dry_run:
         return Built(target, None, False, time.perf_counter() - started, plan.to_dict())
-    _check_space(request.store.root, plan)
+    check_space(request.store.root, plan)
     with request.store.staging(target) as folder:
         draft = _Draft(request, source, options, recipe, name, listed, container, folder)
         manifest = draft.write(plan, opened, started)
         check_unchanged(files, before)
         if not request.store.publish(folder, target, replace=_replaces(request, target, manifest)):
-            manifest = Manifest.read(target)
-            check_shards(target, manifest)
+            manifest = _found(target, recipe)
     return Built(target, manifest, True, time.perf_counter() - started)
+
+
+def _found(target: Path, recipe: Recipe) -> Manifest:
+    """Return the manifest of the artifact that is there, refusing one of another recipe or a damaged one."""
+    manifest = Manifest.read(target)
+    if manifest.recipe_id != recipe.id:
+        raise ForeignManifestError(
+            f"{target / FILE_NAME}, recipe_id",
+            recipe.id,
+            manifest.recipe_id,
+            "Build it again with --force, or move the artifact to its own folder.",
+        )
+    check_shards(target, manifest)
+    return manifest
 
 
 def _settled(options: Options, source: Source) -> Options:
@@ -144,30 +156,30 @@ def _settled(options: Options, source: Source) -> Options:
     return replace(options.with_defaults(declared=source.declared), splits=ordered)
 
 
+def splits_needed(source: Source, options: Options) -> tuple[str, ...]:
+    """Return the splits whose files are read: those to build, and the training split for its statistics."""
+    chosen = options.splits or ()
+    if options.normalize != "dataset" or source.splits[0] in chosen:
+        return chosen
+    return (source.splits[0], *chosen)
+
+
 def _recipe(request: Request, source: Source, options: Options, listed: list[dict[str, Any]]) -> Recipe:
     identity = {**source.identity(), "source_check": request.source_check} if listed else source.identity()
     datasets = getattr(source, "datasets", None)
     if datasets is not None:
-        for split in options.splits or ():
+        needed = splits_needed(source, options)
+        for split in needed:
             refuse_random(datasets[split], f"source {source.name!r}, split {split!r}")
         identity["objects"] = {
             split: identify(datasets[split], f"source {source.name!r}", version=options.version)
-            for split in options.splits or ()
+            for split in needed
         }
     transform = None
     if options.transform is not None:
         refuse_random(options.transform, "option transform")
         transform = identify(options.transform, "option transform", version=options.version)
     return Recipe.of(identity, listed, options.splits or (), options, transform)
-
-
-def _check_space(root: Path, plan: Plan) -> None:
-    existing = next(path for path in (root, *root.parents) if path.exists())
-    free, needed = shutil.disk_usage(existing).free, plan.bytes + SPARE_BYTES
-    if free < needed:
-        raise SpaceError(
-            str(root), f"{needed:,} bytes free", f"{free:,} bytes", "Free space, or choose another --store."
-        )
 
 
 def _replaces(request: Request, target: Path, manifest: Manifest) -> bool:
@@ -210,7 +222,7 @@ class _Draft:
                 samples=plan.samples[split],
                 shards=tuple(shards[shard.path] for shard in plan.shards[split]),
                 blocks={item.name: tuple(part.digests[item.name] for part in found) for item in plan.fields},
-                statistics=_statistics(plan, found),
+                statistics=statistics_of(plan, found),
             )
             for split, found in reports.items()
         }
@@ -255,20 +267,8 @@ class _Draft:
             size = (self.folder / shard.path).stat().st_size
             where = dict(regions[shard.path])
             found[shard.path] = Shard(shard.path, shard.first, shard.samples, size, digest, where)
-            self.container.check(self.folder / shard.path, found[shard.path])
+            self.container.check(self.folder / shard.path, found[shard.path], plan.fields)
         return found
-
-
-def _statistics(plan: Plan, reports: list[Report]) -> dict[str, dict[str, Any]]:
-    from dscompile.compiler.statistics import Statistics
-
-    described = {}
-    for item, seen in zip(plan.fields, plan.seen, strict=True):
-        total = Statistics()
-        for report in reports:
-            total.merge(report.statistics[item.name])
-        described[item.name] = total.describe(item, pixels=item.is_picture and seen.dtype == "uint8")
-    return described
 
 
 def writer() -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import secrets
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +75,10 @@ class Engine:
             while (
                 not failed and len(running) < 2 * self.workers and (rows := next(waiting, None)) is not None
             ):
-                running[pool.submit(_run, task, token, split, rows)] = rows
+                try:
+                    running[pool.submit(_run, task, token, split, rows)] = rows
+                except BrokenProcessPool as broken:
+                    failed[rows.start] = broken
             if not running:
                 break
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -103,7 +107,8 @@ class Engine:
     @contextmanager
     def _token(self, work: Work) -> Iterator[str]:
         """Lend a name by which tasks find the work, in this process, in forks of it, or through a file."""
-        file = work.folder / "work.pickle"
+        # A name of its own for each run: workers keep the work of a token, and a build runs several.
+        file = work.folder / f"work-{secrets.token_hex(4)}.pickle"
         _WORKS[str(file)] = work
         shared = isinstance(self._executor, ThreadPoolExecutor) or (self._executor is None and _can_fork())
         if not shared:

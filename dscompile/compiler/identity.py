@@ -1,31 +1,36 @@
 """Identity of the user's own objects: code by source text, state by value, files by content.
 
-Nothing is pickled and no clock, path or address takes part, so equal objects have equal identities in
-every process. What cannot be seen through is opaque and refused, unless the user declares a version.
+Code without source text (generated, or typed in), and lambdas, of which several may share a line, stand for
+themselves by their bytecode. Nothing is pickled and no clock, path or address takes part, so equal objects
+have equal identities in every process. What cannot be seen through is opaque and refused, unless the user
+declares a version.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
 import sys
 import sysconfig
 import types
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dscompile.artifact.hashing import file_sha256
+from dscompile.compiler.samples import has_bytes
 from dscompile.errors import OpaqueError
 
 _LIBRARIES = tuple(
     os.path.realpath(sysconfig.get_paths()[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+_BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, np.ufunc, logging.Logger)
 
 
 def identify(value: Any, place: str, *, version: str | None = None) -> dict[str, Any]:
@@ -41,6 +46,7 @@ def identify(value: Any, place: str, *, version: str | None = None) -> dict[str,
     """
     walk = _Walk(place, opaque_ok=version is not None)
     walk.add(value, "")
+    walk.end()
     kind = value if isinstance(value, (type, types.FunctionType)) else type(value)
     return {"object": f"{kind.__module__}.{kind.__qualname__}", "digest": walk.digest.hexdigest()}
 
@@ -53,10 +59,18 @@ class _Walk:
         self._place, self._opaque_ok = place, opaque_ok
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []
+        self._paths: list[str] = []
+
+    def end(self) -> None:
+        """Add where the files lie relative to each other: the folder of a picture may be its label."""
+        if self._paths:
+            common = os.path.commonpath([os.path.dirname(path) for path in self._paths])
+            for path in self._paths:
+                self._feed("place", os.path.relpath(path, common))
 
     def add(self, value: Any, path: str) -> None:
         """Add one value; `path` says in messages where it was reached."""
-        if value is None or isinstance(value, (bool, int, float, complex, range, slice)):
+        if value is None or value is ... or isinstance(value, (bool, int, float, complex, range, slice)):
             return self._feed(type(value).__name__, repr(value))
         if isinstance(value, (str, bytes)):
             return self._text(value)
@@ -68,48 +82,61 @@ class _Walk:
 
     def _compound(self, value: Any, path: str) -> None:
         torch = sys.modules.get("torch")
-        if isinstance(value, Mapping):
-            self._feed("mapping", str(len(value)))
-            for key in sorted(value, key=lambda item: (type(item).__name__, repr(item))):
-                self.add(key, path)
-                self.add(value[key], f"{path}[{key!r}]")
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            items = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
-            self._feed(type(value).__name__, str(len(value)))
-            for position, item in enumerate(items):
-                self.add(item, f"{path}[{position}]")
+        if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+            self._items(value, path)
         elif isinstance(value, (np.ndarray, np.generic)):
             self._array(np.asarray(value), path)
         elif torch is not None and isinstance(value, torch.Tensor):
+            if not has_bytes(value):
+                return self._opaque(value, path)
             plain = value.detach().cpu().contiguous().as_subclass(torch.Tensor)
             self._feed("tensor", f"{plain.dtype}{tuple(plain.shape)}")
             self.digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(value, types.MethodType):
+            self._items((value.__func__, value.__self__), path)
+        elif isinstance(value, partial):
+            self._items((value.func, value.args, value.keywords), path)
         elif isinstance(value, os.PathLike):
             self._text(os.fspath(value))
         else:
             self._object(value, path)
+        return None
+
+    def _items(self, value: Any, path: str) -> None:
+        self._feed(type(value).__name__, str(len(value)))
+        if isinstance(value, Mapping):
+            for key, item in value.items():  # in their order, which decides what a loop over them yields
+                self.add(key, path)
+                self.add(item, f"{path}[{key!r}]")
+        elif isinstance(value, (set, frozenset)):
+            # Sorted by digest: their own order, and that of the texts of nested ones, changes by process.
+            for digest in sorted(self._digest(item, path) for item in value):
+                self._feed("item", digest)
+        else:
+            for position, item in enumerate(value):
+                self.add(item, f"{path}[{position}]")
+        if type(value).__module__ != "builtins":
+            self.add(type(value), path)
+            self.add(getattr(value, "__dict__", None), path)
+
+    def _digest(self, value: Any, path: str) -> str:
+        walk = _Walk(self._place, opaque_ok=self._opaque_ok)
+        walk.add(value, path)
+        self._paths.extend(walk._paths)
+        return walk.digest.hexdigest()
 
     def _object(self, value: Any, path: str) -> None:
         if isinstance(value, Enum):
-            self._feed("enum", f"{type(value).__qualname__}.{value.name}")
+            self._feed("enum", value.name)
+            self.add(type(value), path)
         elif isinstance(value, types.FunctionType):
             self._function(value, path)
-        elif isinstance(value, (types.MethodType, partial)):
-            parts = (
-                (value.__func__, value.__self__)
-                if isinstance(value, types.MethodType)
-                else (
-                    value.func,
-                    value.args,
-                    value.keywords,
-                )
-            )
-            for part in parts:
-                self.add(part, path)
         elif isinstance(value, type):
             self._class(value, path)
-        elif isinstance(value, types.BuiltinFunctionType) or type(value).__module__ == "torch":
-            self._feed("builtin", f"{getattr(value, '__module__', '')}.{value!s}".split(" at 0x")[0])
+        elif isinstance(value, _BUILTIN) or type(value).__module__ == "torch":
+            # Of a logger the name: its handlers are the process's, and change no sample.
+            name = value.name if isinstance(value, logging.Logger) else str(value).split(" at 0x")[0]
+            self._feed("builtin", f"{getattr(value, '__module__', '')}.{name}")
         elif hasattr(value, "tobytes") and hasattr(value, "mode"):
             self._feed("picture", f"{value.mode}{value.size}")
             self.digest.update(value.tobytes())
@@ -125,9 +152,12 @@ class _Walk:
         self._feed("function", f"{function.__module__}.{function.__qualname__}")
         if not _is_users(function):
             return
-        self._source(function, path)
+        self._source(function.__code__)
+        if function.__name__ == "<lambda>":
+            self._bytecode(function.__code__)
         self.add(function.__defaults__, f"{path} defaults")
         self.add(function.__kwdefaults__, f"{path} defaults")
+        self.add(getattr(function, "__wrapped__", None), path)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.add(cell.cell_contents, f"{path} closure {name}")
         for name, item in _reached(function.__code__, function.__globals__):
@@ -138,22 +168,35 @@ class _Walk:
         self._feed("class", f"{kind.__module__}.{kind.__qualname__}")
         if not _is_users(kind):
             return
-        self._source(kind, path)
+        self._source(kind)
         for base in kind.__bases__:
             self.add(base, path)
         for name, item in sorted(vars(kind).items()):
-            function = inspect.unwrap(getattr(item, "__func__", getattr(item, "fget", item) or item))
+            wrapped = item.func if isinstance(item, cached_property) else getattr(item, "__func__", None)
+            function = wrapped or getattr(item, "fget", None) or item
+            function = function if isinstance(function, types.FunctionType) else inspect.unwrap(function)
             if isinstance(function, types.FunctionType):
                 self.add(function, f"{path}.{name}")
-            elif not name.startswith("__") and not callable(item) and not inspect.isdatadescriptor(item):
+            elif not name.startswith(("__", "_abc_")) and not inspect.isdatadescriptor(item):
                 self._feed("class attribute", name)
                 self.add(item, f"{path}.{name}")
 
-    def _source(self, code: Any, path: str) -> None:
+    def _source(self, code: Any) -> None:
+        """Add the text of a class, or of a code object: that of a function would be what it wraps."""
         try:
             self._feed("source", inspect.getsource(code))
         except (OSError, TypeError):
-            self._opaque(code, path)
+            self._feed("source", "")
+            if isinstance(code, types.CodeType):
+                self._bytecode(code)
+
+    def _bytecode(self, code: types.CodeType) -> None:
+        self._feed("bytecode", f"{code.co_code.hex()} {code.co_names} {code.co_varnames}")
+        for item in code.co_consts:
+            if isinstance(item, types.CodeType):
+                self._bytecode(item)
+            else:
+                self.add(item, "")
 
     def _array(self, array: np.ndarray[Any, Any], path: str) -> None:
         if array.dtype.hasobject:
@@ -173,6 +216,7 @@ class _Walk:
 
     def _files(self, path: Path) -> None:
         if path.is_file():
+            self._paths.append(os.path.abspath(path))
             return self._feed("file", f"{path.name} {file_sha256(path)}")
         if path == Path.home() or len(path.resolve().parts) < 3:
             return self._feed("folder", path.name)
@@ -208,7 +252,7 @@ def _is_users(code: Any) -> bool:
 def _reached(code: types.CodeType, space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the globals that a function names, those of its inner functions too, sorted by name.
 
-    A module of the user is replaced by the attributes that the code takes from it.
+    A module of the user is replaced by the attributes that the code takes from it and from its submodules.
     """
     names: set[str] = set()
     stack = [code]
@@ -217,14 +261,25 @@ def _reached(code: types.CodeType, space: Mapping[str, Any]) -> Iterator[tuple[s
         names.update(part.co_names)
         stack.extend(item for item in part.co_consts if isinstance(item, types.CodeType))
     for name in sorted(names & space.keys()):
-        value = space[name]
-        if not isinstance(value, types.ModuleType):
-            yield name, value
-        elif not (getattr(value, "__file__", None) or "").startswith(_LIBRARIES):
-            for attribute in sorted(names):
-                found = getattr(value, attribute, None)
-                if found is not None and not isinstance(found, types.ModuleType):
-                    yield f"{name}.{attribute}", found
+        if isinstance(space[name], types.ModuleType):
+            yield from _taken(name, space[name], names, set())
+        else:
+            yield name, space[name]
+
+
+def _taken(place: str, module: Any, names: set[str], seen: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what code that uses `names` may take from a module of the user and from its submodules."""
+    file = getattr(module, "__file__", None) or ""
+    library = module.__name__ in sys.stdlib_module_names or os.path.realpath(file).startswith(_LIBRARIES)
+    if library or module.__name__ in seen:
+        return
+    seen.add(module.__name__)
+    for name in sorted(names & vars(module).keys()):
+        found = vars(module)[name]
+        if isinstance(found, types.ModuleType):
+            yield from _taken(f"{place}.{name}", found, names, seen)
+        elif found is not None:
+            yield f"{place}.{name}", found
 
 
 def _has_state(value: Any) -> bool:

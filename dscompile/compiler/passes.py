@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,6 +86,17 @@ def constants(reports: list[Report], plan: Plan) -> Normalisation:
         raise OptionError(
             f"option normalize, field {names[0]!r}", error.expected, error.got, "Use --normalize none."
         ) from error
+
+
+def statistics_of(plan: Plan, reports: list[Report]) -> dict[str, dict[str, Any]]:
+    """Return field name -> statistics over all rows of the reports, as the manifest keeps them."""
+    described = {}
+    for item, seen in zip(plan.fields, plan.seen, strict=True):
+        total = Statistics()
+        for report in reports:
+            total.merge(report.statistics[item.name])
+        described[item.name] = total.describe(item, pixels=item.is_picture and seen.dtype == "uint8")
+    return described
 
 
 def _convert(engine: Engine, work: Work, container: Format) -> tuple[dict[str, Regions], Reports]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dscompile.artifact.fields import Field, Normalisation
 from dscompile.artifact.hashing import block_rows, row_blocks
 from dscompile.artifact.store import folder_name
 from dscompile.compiler.recipe import Options, is_float
-from dscompile.compiler.samples import Layout, field_of
+from dscompile.compiler.samples import Layout, field_of, read, transformed
 from dscompile.compiler.transforms import Geometry
-from dscompile.errors import OptionError, SourceError
+from dscompile.errors import OptionError, SourceError, SpaceError
 from dscompile.sources.protocol import SplitData
+
+SPARE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,16 @@ class Plan:
         }
 
 
-def make_plan(opened: Mapping[str, SplitData], options: Options, suffix: str) -> Plan:
+def make_plan(
+    opened: Mapping[str, SplitData], options: Options, suffix: str, most_bytes: int | None = None
+) -> Plan:
     """Plan a build from the first sample of each split.
 
     Args:
         opened: The splits to build.
         options: Options with defaults settled.
         suffix: File suffix of the container.
+        most_bytes: Largest shard the container can hold.
 
     Raises:
         SourceError: A split has no samples.
@@ -100,8 +107,23 @@ def make_plan(opened: Mapping[str, SplitData], options: Options, suffix: str) ->
     layout, seen = _seen(opened[first], first, options)
     fields = tuple(stored_field(field, options) for field in seen)
     rows = block_rows(fields)
-    shards = {name: _cut(name, count, fields, options.shard_bytes, suffix) for name, count in samples.items()}
+    size = min(options.shard_bytes, most_bytes or options.shard_bytes)
+    shards = {name: _cut(name, count, fields, size, suffix) for name, count in samples.items()}
     return Plan(layout, seen, fields, samples, shards, rows)
+
+
+def check_space(root: Path, plan: Plan) -> None:
+    """Refuse a plan whose rows do not fit the store's file system.
+
+    Raises:
+        SpaceError: Names the bytes needed and those free.
+    """
+    existing = next(path for path in (root, *root.parents) if path.exists())
+    free, needed = shutil.disk_usage(existing).free, plan.bytes + SPARE_BYTES
+    if free < needed:
+        raise SpaceError(
+            str(root), f"{needed:,} bytes free", f"{free:,} bytes", "Free space, or choose another --store."
+        )
 
 
 def split_samples(data: SplitData, options: Options) -> int:
@@ -174,12 +196,10 @@ def _constants(field: Field, channels: int, options: Options, *, applied: bool) 
 
 def _seen(data: SplitData, split: str, options: Options) -> tuple[Layout, tuple[Field, ...]]:
     place = f"split {split!r}, sample 0"
-    sample = data.samples[0]
-    layout = Layout.of(sample, data.field_names)
+    sample = read(data.samples, 0, place)
+    layout = Layout.of(sample, data.field_names, place)
     fields = []
-    for name, value in layout.values(sample, place).items():
-        if options.transform is not None and name == layout.names[0]:
-            value = options.transform(value)
+    for name, value in transformed(layout, sample, options.transform, place).items():
         classes = data.classes if name == "label" or layout.names == ("image", name) else None
         fields.append(field_of(name, value, place, classes))
     return layout, tuple(fields)

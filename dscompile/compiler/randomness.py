@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dscompile.compiler.samples import array_of
+from dscompile.compiler.samples import Layout, array_of, has_bytes, read, transformed
 from dscompile.errors import RandomTransformError
-from dscompile.sources.protocol import Samples
+from dscompile.sources.protocol import SplitData
 
 PROBES = 8
 # Random classes of torchvision whose name does not begin with Random.
@@ -50,26 +51,49 @@ def is_random(step: Any) -> bool:
     return kind.__name__.startswith("Random") or kind.__name__ in RANDOM_NAMES
 
 
-def refuse_hidden(samples: Samples, place: str) -> None:
-    """Read a few spread samples twice under different seeds and refuse a dataset that differs.
+def refuse_hidden(data: SplitData, transform: Callable[[Any], Any] | None, place: str) -> None:
+    """Read a few spread samples twice under different seeds and refuse a split that differs.
+
+    Args:
+        data: The opened split.
+        transform: The user's transform, applied as the build does.
+        place: What the split is called in messages.
 
     Raises:
         RandomTransformError: Names the sample that came out different.
     """
-    count = len(samples)
-    positions = sorted({round(step * (count - 1) / max(1, PROBES - 1)) for step in range(PROBES)})
-    for index in positions:
+    samples = data.samples if transform is None else _Transformed(data, transform, place)
+    last = len(samples) - 1
+    positions = sorted({round(step * last / max(1, PROBES - 1)) for step in range(PROBES)})
+    for index in positions if last >= 0 else ():
         with _seeded(1):
-            first = samples[index]
+            first = read(samples, index, f"{place}, sample {index}")
         with _seeded(2):
-            second = samples[index]
+            second = read(samples, index, f"{place}, sample {index}")
         if not equal(first, second):
             raise RandomTransformError(
                 f"{place}, sample {index}",
                 "the same sample each time it is read",
                 "two different ones under two seeds",
-                "Remove the random step from the dataset and use the loader's augmentations.",
+                "Remove the random step and use the loader's augmentations.",
             )
+
+
+@dataclass(frozen=True)
+class _Transformed:
+    """The samples of a split after the user's transform, as name -> value."""
+
+    data: SplitData
+    transform: Callable[[Any], Any]
+    place: str
+
+    def __len__(self) -> int:
+        return len(self.data.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        place = f"{self.place}, sample {index}"
+        sample = self.data.samples[index]
+        return transformed(Layout.of(sample, self.data.field_names, place), sample, self.transform, place)
 
 
 def equal(first: Any, second: Any) -> bool:
@@ -82,6 +106,8 @@ def equal(first: Any, second: Any) -> bool:
         return len(first) == len(second) and all(map(equal, first, second))
     if isinstance(first, (str, bytes)) or first is None:
         return bool(first == second)
+    if not (has_bytes(first) and has_bytes(second)):
+        return True  # Not to be compared; its field is refused by name when it is compiled.
     one, two = array_of(first), array_of(second)
     return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
 

@@ -13,8 +13,8 @@ from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.compiler.pixels import PIECE_BYTES, Converter, overflow, rounded, widened
 from dscompile.compiler.plan import Plan, geometry
 from dscompile.compiler.recipe import Options
-from dscompile.compiler.samples import Array, pixels_of, row_of
-from dscompile.errors import DscompileError, NumberError, SampleError
+from dscompile.compiler.samples import Array, pixels_of, read, row_of, transformed
+from dscompile.errors import NumberError, SampleError
 from dscompile.formats.protocol import Regions
 from dscompile.sources.protocol import SplitData
 
@@ -90,6 +90,7 @@ def _from_arrays(work: Work, data: SplitData, rows: range) -> Piece:
             stored[item.name] = _converted(item, values, rows.start)
         else:
             stored[item.name] = np.ascontiguousarray(values, STORED_AS[item.dtype])
+            values = widened(values, item.dtype)
         measured[item.name] = values
     return Piece(rows.start, stored, measured)
 
@@ -114,20 +115,10 @@ def _from_samples(work: Work, split: str, data: SplitData, rows: range) -> Piece
 def _sample_rows(work: Work, split: str, data: SplitData, index: int) -> dict[str, Array]:
     """Return one sample's fields: pictures as pixels (H, W[, C]) after geometry, others as stored rows."""
     place = f"split {split!r}, sample {index}"
-    try:
-        sample = data.samples[index]
-    except DscompileError:
-        raise
-    except Exception as error:  # a user's dataset may raise anything; it is passed on with its sample
-        raise SampleError(
-            place, "a sample that can be read", f"{type(error).__name__}: {error}", "Correct or remove it."
-        ) from error
     rows = {}
-    values = work.plan.layout.values(sample, place)
+    values = transformed(work.plan.layout, read(data.samples, index, place), work.options.transform, place)
     for item, seen in zip(work.plan.fields, work.plan.seen, strict=True):
         value = values[item.name]
-        if work.options.transform is not None and item.name == work.plan.layout.names[0]:
-            value = work.options.transform(value)
         if item.is_picture and seen.dtype == "uint8":
             rows[item.name] = _pixels(work, item, seen, value, place)
         else:
@@ -168,7 +159,9 @@ def _cast(item: Field, seen: Field, values: Array, first: int, options: Options)
         _refuse_nonfinite(item, wide, first)
     if item.dtype == seen.dtype:
         return np.ascontiguousarray(values)
-    narrow = rounded(wide.astype(np.float32), item.dtype)
+    with np.errstate(over="ignore"):
+        single = wide.astype(np.float32)
+    narrow = rounded(single, item.dtype)
     lost = np.isfinite(wide) & ~np.isfinite(widened(narrow, item.dtype))
     for row in np.flatnonzero(lost.reshape(len(lost), -1).any(axis=1))[:1]:
         raise overflow(item, first + int(row), wide[row][lost[row]])

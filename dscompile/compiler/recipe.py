@@ -57,7 +57,7 @@ class Options:
         _one_of("dtype", self.dtype, (None, *PICTURE_DTYPES))
         _one_of("layout", self.layout, (None, *LAYOUTS))
         for name in ("resize", "crop", "limit", "shard_bytes"):
-            _at_least_one(name, getattr(self, name))
+            at_least_one(name, getattr(self, name))
         if isinstance(self.normalize, str):
             _one_of("normalize", self.normalize, ("dataset", "none", "imagenet"))
         elif self.normalize is not None:
@@ -159,7 +159,8 @@ def _one_of(name: str, value: str | None, known: Sequence[str | None]) -> None:
         raise OptionError(f"option {name}", f"one of {listed}", repr(value), "Choose one of them.")
 
 
-def _at_least_one(name: str, value: int | None) -> None:
+def at_least_one(name: str, value: int | None) -> None:
+    """Refuse a value of an option that is given and is no whole number from 1."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise OptionError(f"option {name}", "a whole number >= 1", repr(value), "Give a larger number.")
 

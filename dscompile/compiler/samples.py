@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dscompile.artifact.fields import STORED_AS, Field
-from dscompile.errors import FieldError, SampleError
+from dscompile.errors import DscompileError, FieldError, SampleError
+from dscompile.sources.protocol import Samples
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Pillow modes whose bands are bytes, as np.asarray gives them.
@@ -26,10 +27,19 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, sample: Any, names: Sequence[str] | None) -> Layout:
-        """Return the layout of a sample; `names` overrides the names of a tuple's items."""
+    def of(cls, sample: Any, names: Sequence[str] | None, place: str) -> Layout:
+        """Return the layout of a sample; `names` overrides the names of a tuple's items.
+
+        Raises:
+            FieldError: A tuple or dict is empty, or a key of a dict is not text.
+        """
+        if isinstance(sample, (Mapping, tuple, list)) and not sample:
+            raise FieldError(place, "at least one field", f"an empty {type(sample).__name__}", "Yield one.")
         if isinstance(sample, Mapping):
-            return cls("dict", tuple(str(key) for key in sample))
+            for key in sample:
+                if not isinstance(key, str):
+                    raise FieldError(place, "field names as text", repr(key), "Rename the field.")
+            return cls("dict", tuple(sample))
         if isinstance(sample, (tuple, list)):
             if names is None or len(names) != len(sample):
                 names = _tuple_names(sample)
@@ -46,7 +56,7 @@ class Layout:
             return {self.names[0]: sample}
         found: dict[str, Any] = {}
         if self.structure == "dict" and isinstance(sample, Mapping):
-            found = {str(key): value for key, value in sample.items()}
+            found = dict(sample)
         elif self.structure == "tuple" and isinstance(sample, (tuple, list)):
             found = dict(zip(self.names, sample, strict=False)) if len(sample) == len(self.names) else {}
         if set(found) != set(self.names):
@@ -57,6 +67,47 @@ class Layout:
                 place, f"a {self.structure} of {', '.join(self.names)}", got, "Yield equal structures."
             )
         return found
+
+
+def read(samples: Samples, index: int, place: str) -> Any:
+    """Return one sample of a dataset.
+
+    Raises:
+        SampleError: The user's code raised; its own errors of dscompile pass.
+    """
+    try:
+        return samples[index]
+    except DscompileError:
+        raise
+    except Exception as error:  # a user's dataset may raise anything; it is passed on with its sample
+        raise SampleError(
+            place, "a sample that can be read", f"{type(error).__name__}: {error}", "Correct or remove it."
+        ) from error
+
+
+def transformed(
+    layout: Layout, sample: Any, transform: Callable[[Any], Any] | None, place: str
+) -> dict[str, Any]:
+    """Return name -> value of a sample, the first one after the user's transform.
+
+    Raises:
+        SampleError: The sample has another layout, or the transform raised.
+    """
+    values = layout.values(sample, place)
+    if transform is not None:
+        name = layout.names[0]
+        try:
+            values[name] = transform(values[name])
+        except DscompileError:
+            raise
+        except Exception as error:  # as for a dataset
+            raise SampleError(
+                f"{place}, field {name!r}",
+                "a value that the transform accepts",
+                f"{type(error).__name__}: {error}",
+                "Correct the transform.",
+            ) from error
+    return values
 
 
 def _tuple_names(sample: Sequence[Any]) -> tuple[str, ...]:
@@ -111,6 +162,10 @@ def field_of(name: str, value: Any, place: str, classes: tuple[str, ...] | None 
 
 
 def _array_field(name: str, value: Any, place: str) -> Field:
+    if not has_bytes(value):
+        raise FieldError(
+            f"{place}, field {name!r}", "a dense tensor with data", f"{value!r:.60}", "Convert the field."
+        )
     shape = tuple(int(size) for size in value.shape)
     dtype = str(value.dtype).removeprefix("torch.") if _is_torch(value) else value.dtype.name
     if dtype not in STORED_AS:
@@ -146,6 +201,13 @@ def pixels_of(value: Any, name: str, place: str) -> Array:
     return np.asarray(value)
 
 
+def has_bytes(value: Any) -> bool:
+    """Whether an array, tensor or number holds its values as plain memory: not sparse, meta or of objects."""
+    if _is_torch(value):
+        return str(value.layout) == "torch.strided" and not value.is_meta and not value.is_quantized
+    return not np.asarray(value).dtype.hasobject
+
+
 def array_of(value: Any) -> Array:
     """Return an array, tensor or number as a numpy array; bfloat16 as the uint16 of its bits."""
     if not _is_torch(value):
@@ -173,6 +235,8 @@ def row_of(value: Any, field: Field, place: str) -> Array:
             "Make all samples alike, e.g. with --resize and --crop for pictures.",
         )
     try:
+        if field.python == "int":
+            return np.asarray(int(value), STORED_AS[field.dtype])  # from Python's int it raises, not wraps
         return array_of(value).astype(STORED_AS[field.dtype], copy=False)
     except OverflowError as error:
         raise SampleError(

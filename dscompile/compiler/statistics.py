@@ -58,9 +58,7 @@ class Statistics:
             flat = finite
         part.count = flat.size
         if flat.size:
-            wide = flat.astype(np.float64)
-            with np.errstate(over="ignore"):
-                part.total, part.squares = [float(wide.sum())], [_squares(wide)]
+            part.total, part.squares = _sums(flat)
             part.low, part.high = [flat.min().item()], [flat.max().item()]
         self.merge(part)
 
@@ -130,6 +128,20 @@ class Statistics:
         if self.classes:
             data["class_counts"] = {str(key): self.classes[key] for key in sorted(self.classes)}
         return data
+
+
+def _sums(values: Pixels) -> tuple[list[float], list[float]]:
+    """Return sum and sum of squares of numbers (N,), of whole numbers as exact integers."""
+    if values.dtype.kind not in "iu":
+        wide = values.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return [float(wide.sum())], [_squares(wide)]
+    largest = max(-int(values.min()), int(values.max()))
+    if largest**2 * values.size < 1 << 63:
+        whole = values.astype(np.int64)
+        return [int(whole.sum())], [int(np.einsum("i,i->", whole, whole))]
+    numbers = values.tolist()
+    return [sum(numbers)], [sum(number * number for number in numbers)]
 
 
 def _squares(values: Pixels) -> float:

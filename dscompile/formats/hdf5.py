@@ -20,14 +20,15 @@ from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
 from dscompile.formats.protocol import Regions, Rows
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+KIND = "an HDF5 file"
 ALIGNMENT = 4096
 
 
 class Hdf5:
     """The HDF5 container."""
 
-    suffix = "h5"
-    most_bytes = None
+    suffix: str = "h5"
+    most_bytes: int | None = None
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard: datasets (samples, *shape), contiguous, allocated, not filled."""
@@ -37,31 +38,44 @@ class Hdf5:
         with h5py.File(handle) as file:
             return {item.name: _allocated(file, item, samples) for item in fields}
 
-    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Describe each dataset by attributes; its bytes stay where they are."""
         with h5py.File(path, "r+", locking=False) as file:
-            for item in fields:
-                described = {
-                    key: value for key, value in item.to_dict().items() if key not in ("name", "shape")
-                }
-                norm = described.pop("normalisation", {})
-                for key, value in {**described, **norm}.items():
-                    file[item.name].attrs[key] = value
+            describe(file, fields)
+        return regions
 
     def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
         """Check that each dataset has the recorded place, type and shape."""
-        check_magic(path, MAGIC, "an HDF5 file")
-        try:
-            with h5py.File(path, "r", locking=False) as file:
-                for item in fields:
-                    _check_dataset(path, file.get(item.name), item, shard)
-        except (OSError, RuntimeError) as error:
-            raise ShardError(str(path), "an HDF5 file", str(error), RECOMPILE) from error
+        check_datasets(path, shard, fields)
 
     def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
         """Map a shard by its recorded offsets; h5py is not involved."""
-        check_magic(path, MAGIC, "an HDF5 file")
-        return map_regions(path, shard, fields)
+        check_magic(path, MAGIC, KIND)
+        return dict(map_regions(path, shard, fields))
+
+
+def describe(file: Any, fields: Sequence[Field]) -> None:
+    """Write dtype, layout, classes, normalisation … of each field as attributes of its dataset."""
+    for item in fields:
+        described = {key: value for key, value in item.to_dict().items() if key not in ("name", "shape")}
+        norm = described.pop("normalisation", {})
+        for key, value in {**described, **norm}.items():
+            file[item.name].attrs[key] = value
+
+
+def check_datasets(path: Path, shard: Shard, fields: Sequence[Field]) -> None:
+    """Check each dataset's type and shape, and its place in the file where the manifest records one.
+
+    Raises:
+        ShardError: The file is no HDF5 file, or holds something else.
+    """
+    check_magic(path, MAGIC, KIND)
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            for item in fields:
+                _check_dataset(path, file.get(item.name), item, shard)
+    except (OSError, RuntimeError) as error:
+        raise ShardError(str(path), KIND, str(error), RECOMPILE) from error
 
 
 def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
@@ -81,10 +95,11 @@ def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
 
 
 def _check_dataset(path: Path, dataset: Any, item: Field, shard: Shard) -> None:
-    expected = (shard.regions[item.name][0], np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
+    place = shard.regions[item.name][0] if shard.regions else None
+    expected = (place, np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
     found = None
     if isinstance(dataset, h5py.Dataset):
-        found = (dataset.id.get_offset() or 0, dataset.dtype, dataset.shape)
+        found = (None if place is None else dataset.id.get_offset() or 0, dataset.dtype, dataset.shape)
     if found != expected:
         raise ShardError(
             f"{path}, dataset {item.name!r}", f"offset, type and shape {expected}", str(found), RECOMPILE

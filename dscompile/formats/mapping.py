@@ -11,7 +11,7 @@ import numpy as np
 from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
-from dscompile.formats.protocol import Rows
+from dscompile.formats.protocol import Array
 
 RECOMPILE = "The file was damaged or replaced: recompile with --force, or restore it from a copy."
 
@@ -31,7 +31,7 @@ def check_magic(path: Path, magic: bytes, kind: str) -> None:
         raise ShardError(str(path), kind, f"a file that begins with {head!r}", RECOMPILE)
 
 
-def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
+def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Array]:
     """Map a whole file read-only and return field name -> rows (samples, *shape), without a copy.
 
     The arrays keep the mapping alive; the file handle is closed at once, so a removed or renamed file
@@ -47,7 +47,7 @@ def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, 
         raise ShardError(str(path), f"a file of {shard.bytes} bytes", str(error), RECOMPILE) from error
     if len(mapping) != shard.bytes:
         raise ShardError(str(path), f"{shard.bytes} bytes", f"{len(mapping)} bytes", RECOMPILE)
-    rows = {}
+    rows: dict[str, Array] = {}
     for item in fields:
         offset, _ = shard.regions[item.name]
         shape = (shard.samples, *item.shape)

@@ -12,7 +12,19 @@ from dscompile.artifact.fields import Field
 from dscompile.artifact.splits import Shard
 
 Regions = Mapping[str, tuple[int, int]]
-Rows = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Rows(Protocol):
+    """Rows of a field: a mapped array, or an object that reads rows when asked (compressed containers)."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def __getitem__(self, rows: Any) -> Array:
+        """Return rows (N, *shape) for a slice or an int64 array of row numbers."""
+        ...
 
 
 class Format(Protocol):
@@ -35,8 +47,12 @@ class Format(Protocol):
         """
         ...
 
-    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
-        """Finish a shard whose rows are all written, so that others can read it."""
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
+        """Finish a shard whose rows are all written, so that others can read it.
+
+        Returns:
+            The regions to record: those given, or none where rows cannot be mapped.
+        """
         ...
 
     def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
@@ -53,8 +69,8 @@ class Format(Protocol):
         """Map a shard read-only, without reading it.
 
         Returns:
-            Field name -> rows (samples, *shape) of the stored numpy type (bfloat16 as uint16), views of
-            the mapping that keep it alive.
+            Field name -> rows (samples, *shape) of the stored numpy type (bfloat16 as uint16): arrays
+            that view the mapping and keep it alive, or readers where rows are compressed.
 
         Raises:
             ShardError: The file is missing, has another size, or begins as another kind of file.

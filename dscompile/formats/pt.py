@@ -30,8 +30,8 @@ LOCAL_HEADER, CENTRAL_HEADER, DESCRIPTOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\x0
 class Pt:
     """The `.pt` container."""
 
-    suffix = "pt"
-    most_bytes = None
+    suffix: str = "pt"
+    most_bytes: int | None = None
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard with `torch.save`; tensors are never touched, so their memory is not taken."""
@@ -54,7 +54,7 @@ class Pt:
             found = _storages(path, archive, len(fields))
         return {item.name: region for item, region in zip(fields, found, strict=True)}
 
-    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> None:
+    def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Write the CRC-32 of each storage into its data descriptor and the central directory."""
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
             for item, entry in zip(fields, _storage_entries(path, data, len(fields)), strict=True):
@@ -64,6 +64,7 @@ class Pt:
                 data[entry + 16 : entry + 20] = checksum
                 if data[start + length : start + length + 4] == DESCRIPTOR:
                     data[start + length + 4 : start + length + 8] = checksum
+        return regions
 
     def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
         """Check that the archive lists each storage at its recorded place."""
@@ -83,7 +84,7 @@ class Pt:
     def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
         """Map a shard by its recorded offsets, without unpickling anything."""
         check_magic(path, LOCAL_HEADER, "a .pt file in the zip layout")
-        return map_regions(path, shard, fields)
+        return dict(map_regions(path, shard, fields))
 
 
 def _storages(path: Path, archive: zipfile.ZipFile, fields: int) -> list[tuple[int, int]]:

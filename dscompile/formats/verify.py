@@ -77,15 +77,15 @@ def verify(
 def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> Iterator[Problem]:
     container = format_of(manifest.container)
     try:
-        container.check(path / shard.path, shard, manifest.fields)
-        rows = {} if quick else container.map(path / shard.path, shard, manifest.fields)
+        if quick:
+            container.check(path / shard.path, shard, manifest.fields)
+            return
+        digest = file_sha256(path / shard.path)
+        if digest == shard.sha256:
+            return
+        rows = container.map(path / shard.path, shard, manifest.fields)
     except ShardError as error:
         yield Problem(shard.path, None, None, error.expected, error.got)
-        return
-    if quick:
-        return
-    digest = file_sha256(path / shard.path)
-    if digest == shard.sha256:
         return
     bad = False
     for item in manifest.fields:

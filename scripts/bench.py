@@ -169,7 +169,10 @@ def measure(samples: int, batch: int, rounds: int, folder: Path) -> list[Row]:
     rows.append(Row("epoch float32, shuffled", ours, "index_select(out=)", plain))
     ours, plain = in_turn(epoch(train.loader(batch)), copy(images, batch), rounds)
     rows.append(Row("epoch float32, in order", ours, "copy in order", plain))
-    steps = [augment.RandomCrop(32, padding=4), augment.RandomHorizontalFlip()]
+    steps: list[augment.Augmentation[Any]] = [
+        augment.RandomCrop(32, padding=4),
+        augment.RandomHorizontalFlip(),
+    ]
     ours, plain = in_turn(
         epoch(train.loader(batch, shuffle=True, augment=steps)), gather(images, labels, batch), rounds
     )

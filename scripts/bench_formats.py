@@ -17,13 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 import dscompile
 
 FORMATS = ("pt", "hdf5", "lmdb")
+TIMEOUT = 120
 FIRST_BATCH = """
 import time, torch
 started = time.perf_counter()
@@ -89,13 +90,14 @@ def first_batch(path: Path) -> Callable[[], float]:
     return run
 
 
-def reader(path: str, ready: object, stop: object, results: object) -> None:
+def reader(path: str, ready: Any, stop: Any, results: Any) -> None:
     """Read every row once, then report this process's proportional memory of mapped files in bytes."""
+    torch.set_num_threads(1)  # a forked process must not use the parent's thread pool
     dataset = dscompile.open(path, "train")
     total = sum(float(labels.sum()) for _, labels in dataset.loader(512))
-    ready.wait()  # type: ignore[attr-defined]
-    results.put((total, mapped_memory(path)))  # type: ignore[attr-defined]
-    stop.wait()  # type: ignore[attr-defined]
+    ready.wait(TIMEOUT)
+    results.put((total, mapped_memory(path)))
+    stop.wait(TIMEOUT)
 
 
 def mapped_memory(path: str) -> int:
@@ -111,15 +113,15 @@ def mapped_memory(path: str) -> int:
 
 def shared_memory(path: Path, readers: int, method: str) -> int:
     """Return the summed proportional memory of many readers that have read every row."""
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     ready, stop, results = context.Barrier(readers), context.Barrier(readers + 1), context.Queue()
     processes = [
         context.Process(target=reader, args=(str(path), ready, stop, results)) for _ in range(readers)
     ]
     for process in processes:
         process.start()
-    found = [results.get() for _ in processes]
-    stop.wait()
+    found = [results.get(timeout=TIMEOUT) for _ in processes]
+    stop.wait(TIMEOUT)
     for process in processes:
         process.join()
     assert len({total for total, _ in found}) == 1, "readers disagree"

@@ -16,7 +16,7 @@ from dscompile.artifact.splits import Split
 from dscompile.artifact.store import Store, check_shards
 from dscompile.errors import ClosedError, OptionError, UnknownSplitError
 from dscompile.formats import format_of
-from dscompile.runtime.rows import FieldRows
+from dscompile.runtime.rows import FieldRows, field_rows
 
 if TYPE_CHECKING:
     from dscompile.runtime.augment import Augmentation
@@ -184,7 +184,7 @@ class CompiledDataset:
             mapped = [container.map(self.path / shard.path, shard, self.fields) for shard in shards]
             firsts = [shard.first for shard in shards]
             self._rows = {
-                item.name: FieldRows(item, firsts, [rows[item.name] for rows in mapped])
+                item.name: field_rows(item, firsts, [rows[item.name] for rows in mapped])
                 for item in self.fields
             }
         return self._rows

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import prod
 from typing import Protocol
 
 import numpy as np
 import torch
 
-from dscompile.artifact.fields import Field
+from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.formats.protocol import Array, Rows
 
 
-class FieldRows:
-    """One field of a split: the shards' rows, and the ways to copy rows out of them.
+class FieldRows(Protocol):
+    """One field of a split, and the ways to copy rows out of its shards.
 
-    What it returns is always a copy: nothing hands out mapped memory, which a write would crash on.
-
-    Args:
-        field: The field.
-        firsts: Index of the first row of each shard.
-        shards: The rows of each shard, mapped or read on demand.
+    What comes out is always a copy: nothing hands out mapped memory, which a write would crash on.
     """
 
-    def __init__(self, field: Field, firsts: Sequence[int], shards: Sequence[Rows]) -> None:
-        self.field = field
-        self.dtype: torch.dtype = getattr(torch, field.dtype)
-        self._firsts = list(firsts)
-        self._shards = [_shard(rows, field) for rows in shards]
+    dtype: torch.dtype
 
     def one(self, index: int) -> torch.Tensor:
         """Return a copy of one row, shape `field.shape`."""
-        number = bisect_right(self._firsts, index) - 1
-        local = index - self._firsts[number]
-        return self._shards[number].span(local, local + 1).clone().view(self.field.shape)
+        ...
 
     def gather(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Copy rows into `out` and return it.
@@ -43,102 +33,132 @@ class FieldRows:
             ids: int64 (N,) on the CPU, each in [0, samples).
             out: (N, *shape) of the stored dtype, contiguous, on the CPU.
         """
-        flat = _two_axes(out)
-        if len(self._shards) == 1:
-            self._shards[0].take(ids, flat)
-            return out
-        numbers = torch.bucketize(ids, torch.tensor(self._firsts[1:]), right=True)
-        for number in sorted(set(numbers.tolist())):
-            places = torch.nonzero(numbers == number).view(-1)
-            part = flat.new_empty((len(places), flat.shape[1]))
-            self._shards[number].take(ids[places] - self._firsts[number], part)
-            flat.index_copy_(0, places, part)
-        return out
+        ...
 
     def span(self, start: int, stop: int, out: torch.Tensor) -> torch.Tensor:
         """Copy the consecutive rows [start, stop) into `out` (N, *shape) and return it."""
-        flat = _two_axes(out)
-        for first, shard in zip(self._firsts, self._shards, strict=True):
-            low, high = max(start, first), min(stop, first + len(shard))
+        ...
+
+
+def field_rows(field: Field, firsts: Sequence[int], shards: Sequence[Rows]) -> FieldRows:
+    """Return a field's rows.
+
+    Args:
+        field: The field.
+        firsts: Index of the first row of each shard.
+        shards: The rows of each shard: mapped arrays, or readers where they are compressed.
+    """
+    arrays = [rows for rows in shards if isinstance(rows, np.ndarray)]
+    if len(arrays) == len(shards) and field.row_bytes:
+        return MappedRows(field, firsts, arrays)
+    return ReadRows(field, firsts, shards)
+
+
+class MappedRows:
+    """Rows of mapped shards: any number of them is gathered by one `index_select`.
+
+    A tensor with the address of the lowest mapping as its origin reaches over all of them; a view of it
+    holds a row at every element, and the elements where the shards' rows begin are what is selected.
+    The holes between the mappings are never touched.
+    """
+
+    def __init__(self, field: Field, firsts: Sequence[int], shards: Sequence[Array]) -> None:
+        self.field = field
+        self.dtype: torch.dtype = getattr(torch, field.dtype)
+        self._width = prod(field.shape)
+        self._firsts = list(firsts)
+        self._shards = list(shards)
+        addresses = [rows.__array_interface__["data"][0] for rows in shards]
+        item = field.row_bytes // self._width
+        places = [(address - min(addresses)) // item for address in addresses]
+        end = max(place + rows.size for place, rows in zip(places, shards, strict=True))
+        elements = _tensor(_Memory(shards, min(addresses), end), field)
+        self._at = elements.as_strided((end - self._width + 1, self._width), (1, 1))
+        # Row r of shard k begins at element r * width + starts[k].
+        self._starts = torch.tensor(
+            [place - first * self._width for place, first in zip(places, firsts, strict=True)]
+        )
+        self._bounds = torch.tensor(self._firsts[1:])
+
+    def one(self, index: int) -> torch.Tensor:
+        """See `FieldRows.one`."""
+        number = bisect_right(self._firsts, index) - 1
+        row = self._shards[number][index - self._firsts[number]]
+        return (
+            _tensor(_Memory([row], row.__array_interface__["data"][0], row.size), self.field)
+            .clone()
+            .view(self.field.shape)
+        )
+
+    def gather(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """See `FieldRows.gather`."""
+        elements = ids * self._width
+        if len(self._shards) == 1:
+            elements += self._starts
+        else:
+            elements += self._starts[torch.bucketize(ids, self._bounds, right=True)]
+        torch.index_select(self._at, 0, elements, out=out.view(-1, self._width))
+        return out
+
+    def span(self, start: int, stop: int, out: torch.Tensor) -> torch.Tensor:
+        """See `FieldRows.span`."""
+        for first, number in zip(self._firsts, range(len(self._shards)), strict=True):
+            low, high = max(start, first), min(stop, first + len(self._shards[number]))
             if low < high:
-                flat[low - start : high - start].copy_(shard.span(low - first, high - first))
+                begin = int(self._starts[number]) + low * self._width
+                rows = self._at[begin].as_strided((high - low, self._width), (self._width, 1))
+                out.view(-1, self._width)[low - start : high - start].copy_(rows)
         return out
 
 
-class _Shard(Protocol):
-    """Rows of one shard as tensors (N, elements of a row)."""
+class ReadRows:
+    """Rows that are read when asked for, shard by shard."""
 
-    def __len__(self) -> int: ...
+    def __init__(self, field: Field, firsts: Sequence[int], shards: Sequence[Rows]) -> None:
+        self.field = field
+        self.dtype: torch.dtype = getattr(torch, field.dtype)
+        self._firsts, self._shards = list(firsts), list(shards)
 
-    def span(self, start: int, stop: int) -> torch.Tensor:
-        """Return consecutive rows, mapped or new."""
-        ...
+    def one(self, index: int) -> torch.Tensor:
+        """See `FieldRows.one`."""
+        return self.gather(torch.tensor([index]), torch.empty((1, *self.field.shape), dtype=self.dtype))[0]
 
-    def take(self, ids: torch.Tensor, out: torch.Tensor) -> None:
-        """Copy rows into `out`."""
-        ...
+    def gather(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """See `FieldRows.gather`."""
+        numbers = np.searchsorted(self._firsts, ids.numpy(), side="right") - 1
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            rows = self._shards[number][ids.numpy()[places] - self._firsts[number]]
+            out[torch.from_numpy(places)] = _tensor(rows, self.field)
+        return out
 
-
-class _Mapped:
-    """A mapped shard: one tensor over the whole mapping."""
-
-    def __init__(self, flat: torch.Tensor) -> None:
-        self._flat = flat
-
-    def __len__(self) -> int:
-        return len(self._flat)
-
-    def span(self, start: int, stop: int) -> torch.Tensor:
-        return self._flat[start:stop]
-
-    def take(self, ids: torch.Tensor, out: torch.Tensor) -> None:
-        torch.index_select(self._flat, 0, ids, out=out)
-
-
-class _Read:
-    """A shard whose rows are read when asked for."""
-
-    def __init__(self, rows: Rows, field: Field) -> None:
-        self._rows, self._field = rows, field
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def span(self, start: int, stop: int) -> torch.Tensor:
-        return _flat(self._rows[start:stop], self._field)
-
-    def take(self, ids: torch.Tensor, out: torch.Tensor) -> None:
-        out.copy_(_flat(self._rows[ids.numpy()], self._field))
+    def span(self, start: int, stop: int, out: torch.Tensor) -> torch.Tensor:
+        """See `FieldRows.span`."""
+        for first, rows in zip(self._firsts, self._shards, strict=True):
+            low, high = max(start, first), min(stop, first + len(rows))
+            if low < high:
+                out[low - start : high - start] = _tensor(rows[low - first : high - first], self.field)
+        return out
 
 
-def _shard(rows: Rows, field: Field) -> _Shard:
-    return _Mapped(_flat(rows, field)) if isinstance(rows, np.ndarray) else _Read(rows, field)
-
-
-def _two_axes(out: torch.Tensor) -> torch.Tensor:
-    """Return a batch as (N, elements of a row), also where a row has none."""
-    return out.view(len(out), out[0].numel() if len(out) else 0)
-
-
-class _Writable:
-    """An array interface over read-only memory that claims to be writable.
+class _Memory:
+    """An array interface over mapped memory that claims to be writable, and keeps the mappings alive.
 
     torch warns about read-only arrays because it cannot keep users from writing to them; these tensors
     never reach a user.
     """
 
-    def __init__(self, rows: Array) -> None:
-        self._rows = rows
+    def __init__(self, owners: Sequence[Array], address: int, size: int) -> None:
+        self._owners = owners
         self.__array_interface__ = {
-            **rows.__array_interface__,
-            "data": (rows.__array_interface__["data"][0], False),
+            **owners[0].__array_interface__,
+            "data": (address, False),
+            "shape": (size,),
+            "strides": None,
         }
 
 
-def _flat(rows: Array, field: Field) -> torch.Tensor:
-    """Return rows as a tensor (samples, elements of a row), without a copy."""
-    width = int(np.prod(field.shape, dtype=np.int64))
-    if rows.size == 0:
-        return torch.empty((len(rows), width), dtype=getattr(torch, field.dtype))
-    tensor = torch.from_numpy(np.asarray(_Writable(rows.reshape(len(rows), width))))
+def _tensor(rows: Array | _Memory, field: Field) -> torch.Tensor:
+    """Return rows as a tensor of the field's dtype, without a copy."""
+    tensor = torch.from_numpy(np.asarray(rows, STORED_AS[field.dtype]))
     return tensor.view(torch.bfloat16) if field.dtype == "bfloat16" else tensor

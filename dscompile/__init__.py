@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dscompile.version import __version__
 
 if TYPE_CHECKING:
-    from dscompile.api import Artifact, build, compile, open
+    from dscompile.api import Artifact, build, compile, convert, open
     from dscompile.errors import DscompileError
     from dscompile.runtime import augment
     from dscompile.runtime.dataset import CompiledDataset
@@ -25,6 +25,7 @@ _HOME = {
     "augment": "dscompile.runtime",
     "build": "dscompile.api",
     "compile": "dscompile.api",
+    "convert": "dscompile.api",
     "open": "dscompile.api",
 }
 
@@ -37,6 +38,7 @@ __all__ = [
     "augment",
     "build",
     "compile",
+    "convert",
     "open",
 ]
 

@@ -46,6 +46,7 @@ def build(
     root: StrPath | None = None,
     split: str | list[str] | tuple[str, ...] | None = None,
     format: str = "pt",
+    compression: str | None = None,
     dtype: str | None = None,
     layout: str | None = None,
     normalize: Any = None,
@@ -71,7 +72,8 @@ def build(
             map-style dataset or dict of them.
         root: Folder with the source's files; by default the store's `downloads`.
         split: One split or several; all by default.
-        format: Container of the shards.
+        format: Container of the shards: `pt`, `hdf5` or `lmdb`.
+        compression: `gzip` or `lzf`, for `hdf5`: smaller, but no longer mapped.
         dtype: dtype of pictures: `float32`, `float16`, `bfloat16`, `uint8`. float32 by default for
             torchvision names and `synthetic`; a dataset of your own is compiled as it yields.
         layout: `CHW` (default) or `HWC`.
@@ -103,6 +105,7 @@ def build(
 
     options = Options(
         format=format,
+        compression=compression,
         dtype=dtype,
         layout=layout,
         normalize=normalize,
@@ -128,6 +131,48 @@ def build(
         force=force,
     )
     found = run(request)
+    assert found.manifest is not None
+    return Artifact(found.path, found.manifest, found.built, found.seconds)
+
+
+def convert(
+    artifact: StrPath,
+    *,
+    format: str = "pt",
+    compression: str | None = None,
+    dtype: str | None = None,
+    name: str | None = None,
+    store: StrPath | None = None,
+    workers: int | None = None,
+    shard_bytes: int = 1 << 30,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Artifact:
+    """Write an artifact's rows anew in another container, shard size or dtype, without the source.
+
+    With an unchanged dtype the new artifact has the same content digest. A float dtype rounds to nearest;
+    bytes become what a float artifact of the same recipe holds. The parent stands in the new manifest.
+
+    Args:
+        artifact: A path, `NAME` or `NAME@ID-prefix`; it is verified first.
+        format: As for `build`, like the other options.
+        compression: As for `build`.
+        dtype: dtype of pictures and float tensors; unchanged by default.
+        name: Name of the new artifact; the parent's by default.
+        store: Directory of artifacts: where the artifact is found, and where the new one goes.
+        workers: Number of workers.
+        shard_bytes: Size at which a split is cut into several files.
+        progress: Called with (split, rows done, rows in all).
+
+    Raises:
+        DigestError: The parent is damaged.
+        OptionError: Normalised floats cannot become bytes again.
+    """
+    from dscompile.artifact.store import Store
+    from dscompile.compiler.convert import convert as run
+    from dscompile.compiler.recipe import Options
+
+    options = Options(format=format, compression=compression, dtype=dtype, shard_bytes=shard_bytes)
+    found = run(Store.at(store), artifact, options, name=name, workers=workers, progress=progress)
     assert found.manifest is not None
     return Artifact(found.path, found.manifest, found.built, found.seconds)
 

@@ -31,9 +31,10 @@ class FileDigests:
 
     def __init__(self, folder: Path, *, paranoid: bool = False) -> None:
         self._folder, self._paranoid = folder, paranoid
+        self._new: dict[Path, dict[str, Any]] = {}
 
     def of(self, files: Mapping[str, Path]) -> list[dict[str, Any]]:
-        """Return [{path, size, sha256}] for relative path -> file, in the order given.
+        """Return [{path, size, sha256}] for relative path -> file, in the order given; writes nothing.
 
         Raises:
             SourceNotFoundError: A file cannot be read.
@@ -45,16 +46,18 @@ class FileDigests:
         unknown = [name for name in files if name not in known]
         if unknown:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                known.update(
-                    zip(unknown, pool.map(file_sha256, (files[name] for name in unknown)), strict=True)
-                )
+                found = pool.map(file_sha256, (files[name] for name in unknown))
+                known.update(zip(unknown, found, strict=True))
             check_unchanged(files, stats)
-            settled = time.time_ns() - SETTLED_NS
-            _save(
-                table_file,
-                {name: [stats[name], known[name]] for name in files if max(stats[name][1:3]) < settled},
-            )
+            self._new[table_file] = {name: [stats[name], known[name]] for name in files}
         return [{"path": name, "size": stats[name][0], "sha256": known[name]} for name in files]
+
+    def remember(self) -> None:
+        """Write what was computed, for the next time; files that may still be changing are left out."""
+        settled = time.time_ns() - SETTLED_NS
+        for file, table in self._new.items():
+            _save(file, {name: row for name, row in table.items() if max(row[0][1:3]) < settled})
+        self._new = {}
 
 
 def stats_of(files: Mapping[str, Path]) -> dict[str, list[int]]:

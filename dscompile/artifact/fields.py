@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dscompile.artifact.parsing import count, number, text, truth
 from dscompile.errors import FieldError
 
 # dtype -> little-endian NumPy type of the stored bytes. NumPy has no bfloat16: its bits are stored as uint16.
@@ -77,8 +78,8 @@ class Normalisation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Normalisation:
         """Make one from the data of `to_dict`."""
-        mean, std = (tuple(float(value) for value in data[key]) for key in ("mean", "std"))
-        return cls(mean, std, bool(data["applied"]), str(data.get("origin", "given")))
+        mean, std = (tuple(number(value) for value in data[key]) for key in ("mean", "std"))
+        return cls(mean, std, truth(data["applied"]), text(data.get("origin", "given")))
 
 
 @dataclass(frozen=True)
@@ -161,14 +162,14 @@ class Field:
         """
         span, norm, classes = data.get("value_range"), data.get("normalisation"), data.get("classes")
         return cls(
-            name=str(data["name"]),
-            dtype=str(data["dtype"]),
-            shape=tuple(int(size) for size in data["shape"]),
-            kind=str(data["kind"]),
-            python=str(data.get("python", "tensor")),
+            name=text(data["name"]),
+            dtype=text(data["dtype"]),
+            shape=tuple(count(size) for size in data["shape"]),
+            kind=text(data["kind"]),
+            python=text(data.get("python", "tensor")),
             layout=data.get("layout"),
-            value_range=None if span is None else (float(span[0]), float(span[1])),
-            colour=data.get("colour"),
+            value_range=None if span is None else (number(span[0]), number(span[1])),
+            colour=None if data.get("colour") is None else text(data["colour"]),
             normalisation=None if norm is None else Normalisation.from_dict(norm),
-            classes=None if classes is None else tuple(str(name) for name in classes),
+            classes=None if classes is None else tuple(text(name) for name in classes),
         )

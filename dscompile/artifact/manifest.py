@@ -10,7 +10,8 @@ from typing import Any
 
 from dscompile.artifact.fields import Field
 from dscompile.artifact.hashing import content_digest, digest_of
-from dscompile.artifact.splits import REBUILD, Split, count, invalid, text
+from dscompile.artifact.parsing import REBUILD, count, invalid, text
+from dscompile.artifact.splits import Split
 from dscompile.errors import (
     ArtifactNotFoundError,
     DscompileError,
@@ -21,7 +22,9 @@ from dscompile.errors import (
 
 FILE_NAME = "manifest.json"
 FORMAT_VERSION = 1
-KNOWN_FEATURES: frozenset[str] = frozenset()
+# The rows of compressed shards cannot be mapped: a reader must know how to ask the container for them.
+COMPRESSED = "compressed-shards"
+KNOWN_FEATURES = frozenset({COMPRESSED})
 CONTAINERS = ("pt", "hdf5", "lmdb")
 STRUCTURES = ("tuple", "dict", "single")
 
@@ -39,6 +42,8 @@ class Manifest:
     splits: Mapping[str, Split]
     sources: tuple[Mapping[str, Any], ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    compression: str | None = None
+    parent: Mapping[str, Any] | None = None
     writer: Mapping[str, Any] = field(default_factory=dict)
     build: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,7 +73,7 @@ class Manifest:
         samples = sum(split.samples for split in self.splits.values())
         data: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
-            "required_features": [],
+            "required_features": [] if self.compression is None else [COMPRESSED],
             "name": self.name,
             "container": self.container,
             "recipe_id": self.recipe_id,
@@ -84,6 +89,8 @@ class Manifest:
             "writer": dict(self.writer),
             "build": dict(self.build),
         }
+        optional = {"compression": self.compression, "parent": self.parent and dict(self.parent)}
+        data.update({key: value for key, value in optional.items() if value is not None})
         return {**data, "checksum": digest_of(data)}
 
     def write(self, path: Path) -> None:
@@ -140,6 +147,8 @@ class Manifest:
             splits={name: Split.from_dict(item) for name, item in data["splits"].items()},
             sources=tuple(dict(item) for item in data["sources"]),
             notes=dict(data.get("notes", {})),
+            compression=None if data.get("compression") is None else text(data["compression"]),
+            parent=None if data.get("parent") is None else dict(data["parent"]),
             writer=dict(data["writer"]),
             build=dict(data["build"]),
         )
@@ -154,8 +163,13 @@ class Manifest:
         names = [item.name for item in self.fields]
         if not names or len(set(names)) != len(names) or self.block_rows < 1 or not self.splits:
             raise invalid(file, "unique fields, at least one split, block_rows >= 1", f"fields {names}")
+        paths = [shard.path for split in self.splits.values() for shard in split.shards]
+        if len(set(paths)) != len(paths):
+            raise invalid(file, "every shard once", "one path twice")
         for name, split in self.splits.items():
-            split.check(f"{file}, split {name!r}", self.fields, self.block_rows)
+            split.check(
+                f"{file}, split {name!r}", self.fields, self.block_rows, mapped=self.compression is None
+            )
         for key, value in (("recipe_id", self.recipe_id), ("content_digest", self.content_digest)):
             if data.get(key) != value:
                 raise ForeignManifestError(

@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from dscompile.artifact.fields import Field
-from dscompile.errors import ManifestError, UnsafePathError
-
-REBUILD = "Build the artifact again, or restore the file from a copy."
+from dscompile.artifact.parsing import REBUILD, count, invalid, text
+from dscompile.errors import UnsafePathError
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,17 @@ class Shard:
             },
         )
 
-    def check(self, place: str, first: int, fields: Sequence[Field]) -> None:
-        """Refuse a path that leaves the artifact, a gap before `first`, and regions that do not fit."""
+    def check(self, place: str, first: int, fields: Sequence[Field], *, mapped: bool) -> None:
+        """Refuse a path that leaves the artifact, a gap before `first`, and regions that do not fit.
+
+        Compressed rows are not mapped and have no regions.
+        """
         path = PurePosixPath(self.path)
         if path.is_absolute() or ".." in path.parts or not path.parts or set(self.path) & {"\\", "\x00"}:
             raise UnsafePathError(place, "a relative path inside the artifact", repr(self.path), REBUILD)
         if self.first != first:
             raise invalid(place, f"its first row to be {first}", str(self.first))
-        rows = {item.name: item.row_bytes * self.samples for item in fields}
+        rows = {item.name: item.row_bytes * self.samples for item in fields if mapped}
         if sorted(self.regions) != sorted(rows):
             raise invalid(place, f"one region for each of {sorted(rows)}", f"regions {sorted(self.regions)}")
         end = 0
@@ -121,37 +123,16 @@ class Split:
             skipped=tuple(dict(item) for item in data.get("skipped", [])),
         )
 
-    def check(self, place: str, fields: Sequence[Field], block_rows: int) -> None:
+    def check(self, place: str, fields: Sequence[Field], block_rows: int, *, mapped: bool) -> None:
         """Refuse shards that do not cover the rows exactly once, and a wrong number of digests."""
         first = 0
         for shard in self.shards:
-            shard.check(f"{place}, shard {shard.path!r}", first, fields)
+            shard.check(f"{place}, shard {shard.path!r}", first, fields, mapped=mapped)
             first += shard.samples
         if first != self.samples:
             raise invalid(place, f"{self.samples} samples in its shards", str(first))
-        if len({shard.path for shard in self.shards}) != len(self.shards):
-            raise invalid(place, "every shard once", "one path twice")
         blocks = -(-self.samples // block_rows)
         for item in fields:
             found = len(self.blocks.get(item.name, ()))
             if found != blocks:
                 raise invalid(f"{place}, field {item.name!r}", f"{blocks} block digests", str(found))
-
-
-def invalid(place: object, expected: str, got: str) -> ManifestError:
-    """Return the error for a manifest that is not one."""
-    return ManifestError(f"{place}: not a valid manifest", expected, got, REBUILD)
-
-
-def text(value: Any) -> str:
-    """Return `value` if it is a string, else raise TypeError."""
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def count(value: Any) -> int:
-    """Return `value` if it is a whole number >= 0, else raise TypeError."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is not a whole number >= 0")
-    return value

@@ -19,6 +19,7 @@ from dscompile.errors import (
     DscompileError,
     ForeignManifestError,
     ManifestError,
+    OptionError,
     ShardError,
     StoreError,
 )
@@ -66,7 +67,13 @@ class Store:
         return self.root / "downloads"
 
     def target(self, name: str, recipe_id: str) -> Path:
-        """Return the folder of the artifact with that name and recipe id."""
+        """Return the folder of the artifact with that name and recipe id.
+
+        Raises:
+            OptionError: The name is taken by the folder of downloads.
+        """
+        if folder_name(name) == self.downloads.name:
+            raise OptionError("option name", "a name that is not taken", repr(name), "Choose another --name.")
         return self.root / folder_name(name) / recipe_id[:ID_DIGITS]
 
     def entries(self) -> list[Entry]:

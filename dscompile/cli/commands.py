@@ -54,6 +54,7 @@ def _json_option(command: Command) -> Command:
 @click.option(
     "--format", "format_", type=click.Choice(["pt", "hdf5", "lmdb"]), default="pt", show_default=True
 )
+@click.option("--compression", type=click.Choice(["gzip", "lzf"]), help="For hdf5: smaller, not mapped.")
 @click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16", "uint8"]), help="Pictures' dtype."
 )
@@ -180,6 +181,42 @@ def verify(artifact: str, quick: bool, store: Path | None, as_json: bool) -> Non
         show.problems(path, problems)
     if problems:
         raise click.exceptions.Exit(1)
+
+
+@cli.command()
+@click.argument("artifact")
+@click.option("--format", type=click.Choice(["pt", "hdf5", "lmdb"]), default="pt", show_default=True)
+@click.option("--compression", type=click.Choice(["gzip", "lzf"]), help="For hdf5: smaller, not mapped.")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "float16", "bfloat16", "uint8"]), help="[default: unchanged]"
+)
+@click.option("--shard-bytes", type=SIZE, default="1GiB", show_default=True, help="Size of a shard.")
+@click.option("--name", help="Name of the new artifact [default: the parent's].")
+@click.option("--workers", type=click.IntRange(1), help="Number of workers [default: all cores].")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@_store_option
+@_json_option
+def convert(
+    artifact: str,
+    name: str | None,
+    workers: int | None,
+    quiet: bool,
+    store: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write ARTIFACT anew in another container, shard size or dtype, without its source."""
+    from dscompile.compiler.convert import convert as run
+    from dscompile.compiler.recipe import Options
+
+    with show.progress(quiet or as_json, "convert") as progress:
+        found = run(
+            _store(store), artifact, Options(**options), name=name, workers=workers, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps(show.build_data(found)))
+    else:
+        show.report(found)
 
 
 @cli.command()

@@ -27,6 +27,7 @@ def build_data(found: Built) -> dict[str, Any]:
     if found.manifest is None:
         return {"artifact": str(found.path), "built": False, "dry_run": True, "plan": dict(found.plan)}
     manifest = found.manifest
+    origin = {} if manifest.parent is None else {"lossless": lossless(manifest)}
     return {
         "artifact": str(found.path),
         "name": manifest.name,
@@ -36,7 +37,14 @@ def build_data(found: Built) -> dict[str, Any]:
         "seconds": round(found.seconds, 4),
         "splits": {name: split.samples for name, split in manifest.splits.items()},
         "bytes": manifest.bytes_on_disk,
+        **origin,
     }
+
+
+def lossless(manifest: Manifest) -> bool:
+    """Whether a converted artifact holds the very values of its parent."""
+    parent = manifest.parent or {}
+    return bool(manifest.content_digest == parent.get("content_digest"))
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
@@ -64,6 +72,9 @@ def report(found: Built) -> None:
     splits = ", ".join(f"{name} {split.samples:,}" for name, split in manifest.splits.items())
     verb = "built" if found.built else "found"
     click.echo(f"{verb} {found.path}  ({splits}; {size(manifest.bytes_on_disk)}; {found.seconds:.2f} s)")
+    if manifest.parent is not None:
+        same = "the parent's content digest" if lossless(manifest) else "values rounded to another dtype"
+        click.echo(f"converted from {manifest.parent.get('container')}: {same}")
     click.echo(f'open it with dscompile.open("{manifest.name}@{found.path.name}", split=…)')
 
 

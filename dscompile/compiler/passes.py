@@ -5,27 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from dscompile.artifact.fields import STORED_AS, Normalisation
+from dscompile.artifact.fields import Normalisation
+from dscompile.artifact.splits import Shard
 from dscompile.compiler.engine import Engine
 from dscompile.compiler.plan import Plan, make_plan
-from dscompile.compiler.reading import Work, batched
+from dscompile.compiler.reading import Opener, Work, batched
 from dscompile.compiler.recipe import Options, is_float
 from dscompile.compiler.rows import Report, compile_rows, measure_rows
 from dscompile.compiler.statistics import Statistics
 from dscompile.errors import FieldError, OptionError
+from dscompile.formats.plain import Plain
 from dscompile.formats.protocol import Format, Regions
-from dscompile.sources.protocol import Source, SplitData
+from dscompile.sources.protocol import SplitData
 
 Reports = dict[str, list[Report]]
 
 
+class Splits(Opener, Protocol):
+    """Something with splits that opens them; the first one is for training."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of all splits."""
+        ...
+
+
 def compiled(
     engine: Engine,
-    source: Source,
+    source: Splits,
     opened: Mapping[str, SplitData],
     options: Options,
     plan: Plan,
@@ -112,40 +121,34 @@ def _convert(engine: Engine, work: Work, container: Format) -> tuple[dict[str, R
 def _measured(engine: Engine, work: Work, training: str) -> list[Report]:
     if training not in work.plan.samples:
         data = {training: work.source.open(training)}
-        plan = replace(make_plan(data, work.options, ""), fields=work.plan.fields)
+        plan = replace(make_plan(data, work.options, Plain()), fields=work.plan.fields)
         work = replace(work, plan=plan, opened=data)
     return engine.run(measure_rows, work, [training])[training]
 
 
 @dataclass(frozen=True)
 class _Staged:
-    """Rows decoded to bytes (N, H, W, C), in one file per split and field, opened as arrays."""
+    """Rows decoded to bytes (N, H, W, C), in one plain file per split, opened as arrays."""
 
     folder: Path
     plan: Plan
     options: Options
+    regions: Mapping[str, Regions]
     reports: Reports
 
     def open(self, split: str) -> SplitData:
         """Return the split's rows as mapped arrays."""
-        arrays = {}
-        start = 0
-        for item in self.plan.fields:
-            shape = (self.plan.samples[split], *item.shape)
-            file = self.folder / f"{split_file(self.plan, split)}"
-            arrays[item.name] = np.memmap(file, STORED_AS[item.dtype], "r", start, shape)
-            start += item.row_bytes * self.plan.samples[split]
-        return SplitData(range(self.plan.samples[split]), arrays)
+        (planned,) = self.plan.shards[split]
+        path = self.folder / planned.path
+        size, where = path.stat().st_size, self.regions[planned.path]
+        shard = Shard(planned.path, 0, planned.samples, size, "", where)
+        arrays = Plain().map(path, shard, self.plan.fields)
+        return SplitData(range(planned.samples), arrays)
 
     def remove(self) -> None:
         """Remove the files."""
-        for split in self.plan.samples:
-            (self.folder / split_file(self.plan, split)).unlink()
-
-
-def split_file(plan: Plan, split: str) -> str:
-    """Return the name of the one file a split is staged in."""
-    return plan.shards[split][0].path
+        for path in self.regions:
+            (self.folder / path).unlink()
 
 
 def _stage(engine: Engine, work: Work, training: str) -> _Staged:
@@ -156,18 +159,7 @@ def _stage(engine: Engine, work: Work, training: str) -> _Staged:
     data = {name: work.data(name) for name in work.plan.samples}
     if training not in data:
         data[training] = work.source.open(training)
-    plan = make_plan(data, options, "rows")
-    regions: dict[str, Regions] = {}
-    for split, samples in plan.samples.items():
-        start, where = 0, {}
-        for item in plan.fields:
-            where[item.name] = (start, item.row_bytes * samples)
-            start += item.row_bytes * samples
-        path = split_file(plan, split)
-        with (work.folder / path).open("wb") as file:
-            file.truncate(start)
-        regions[path] = where
-    staging = replace(work, options=options, plan=plan, regions=regions, opened=data)
-    reports = engine.run(compile_rows, staging, plan.samples)
+    plan = make_plan(data, options, Plain())
+    regions, reports = _convert(engine, replace(work, options=options, plan=plan, opened=data), Plain())
     later = replace(work.options, resize=None, crop=None, transform=None)
-    return _Staged(work.folder, plan, later, reports)
+    return _Staged(work.folder, plan, later, regions, reports)

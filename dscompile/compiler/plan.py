@@ -15,6 +15,7 @@ from dscompile.compiler.recipe import Options, is_float
 from dscompile.compiler.samples import Layout, field_of, read, transformed
 from dscompile.compiler.transforms import Geometry
 from dscompile.errors import OptionError, SourceError, SpaceError
+from dscompile.formats.protocol import Format
 from dscompile.sources.protocol import SplitData
 
 SPARE_BYTES = 64 << 20
@@ -81,16 +82,13 @@ class Plan:
         }
 
 
-def make_plan(
-    opened: Mapping[str, SplitData], options: Options, suffix: str, most_bytes: int | None = None
-) -> Plan:
+def make_plan(opened: Mapping[str, SplitData], options: Options, container: Format) -> Plan:
     """Plan a build from the first sample of each split.
 
     Args:
         opened: The splits to build.
         options: Options with defaults settled.
-        suffix: File suffix of the container.
-        most_bytes: Largest shard the container can hold.
+        container: The container of the shards.
 
     Raises:
         SourceError: A split has no samples.
@@ -107,8 +105,7 @@ def make_plan(
     layout, seen = _seen(opened[first], first, options)
     fields = tuple(stored_field(field, options) for field in seen)
     rows = block_rows(fields)
-    size = min(options.shard_bytes, most_bytes or options.shard_bytes)
-    shards = {name: _cut(name, count, fields, size, suffix) for name, count in samples.items()}
+    shards = cut_shards(samples, fields, options.shard_bytes, container)
     return Plan(layout, seen, fields, samples, shards, rows)
 
 
@@ -205,16 +202,32 @@ def _seen(data: SplitData, split: str, options: Options) -> tuple[Layout, tuple[
     return layout, tuple(fields)
 
 
-def _cut(
-    split: str, samples: int, fields: tuple[Field, ...], shard_bytes: int, suffix: str
-) -> tuple[PlannedShard, ...]:
-    """Cut a split into shards of at most `shard_bytes`, whole blocks where a shard holds several."""
+def cut_shards(
+    samples: Mapping[str, int], fields: tuple[Field, ...], shard_bytes: int, container: Format
+) -> dict[str, tuple[PlannedShard, ...]]:
+    """Cut splits into shards of at most `shard_bytes`, whole blocks where a shard holds several.
+
+    Raises:
+        SourceError: Two splits have names that differ only in characters a file name cannot have.
+    """
+    stems = {split: folder_name(split) for split in samples}
+    for split, stem in stems.items():
+        if list(stems.values()).count(stem) > 1:
+            raise SourceError(
+                f"split {split!r}", "a name that gives a file name of its own", stem, "Rename the split."
+            )
     row_bytes = max(1, sum(field.row_bytes for field in fields))
-    rows, block = max(1, shard_bytes // row_bytes), block_rows(fields)
+    size = min(shard_bytes, container.most_bytes or shard_bytes)
+    rows, block = max(1, size // row_bytes), block_rows(fields)
     if rows > block:
         rows -= rows % block
-    parts = row_blocks(samples, rows)
-    stem = folder_name(split)
+    return {
+        split: _named(stems[split], row_blocks(count, rows), container.suffix)
+        for split, count in samples.items()
+    }
+
+
+def _named(stem: str, parts: list[range], suffix: str) -> tuple[PlannedShard, ...]:
     return tuple(
         PlannedShard(f"{stem}-{number:05d}-of-{len(parts):05d}.{suffix}", part.start, len(part))
         for number, part in enumerate(parts)

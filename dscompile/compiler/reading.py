@@ -83,14 +83,15 @@ def pieces(work: Work, split: str, rows: range) -> Iterator[Piece]:
 def _from_arrays(work: Work, data: SplitData, rows: range) -> Piece:
     arrays = data.arrays or {}
     stored, measured = {}, {}
-    for item in work.plan.fields:
+    for item, seen in zip(work.plan.fields, work.plan.seen, strict=True):
         values = arrays[item.name][rows.start : rows.stop]
-        if item.is_picture:
+        if item.is_picture and seen.dtype == "uint8":
             values = geometry(work.options).crop_pixels(values)
             stored[item.name] = _converted(item, values, rows.start)
         else:
-            stored[item.name] = np.ascontiguousarray(values, STORED_AS[item.dtype])
-            values = widened(values, item.dtype)
+            values = values.astype(STORED_AS[seen.dtype], copy=False)
+            stored[item.name] = _cast(item, seen, values, rows.start, work.options)
+            values = widened(stored[item.name], item.dtype)
         measured[item.name] = values
     return Piece(rows.start, stored, measured)
 

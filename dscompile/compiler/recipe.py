@@ -26,6 +26,7 @@ class Options:
 
     Attributes:
         format: Container of the shards.
+        compression: A filter of h5py for `hdf5`; rows are then read through h5py, not mapped.
         dtype: dtype of picture fields.
         layout: `CHW` or `HWC` of picture fields.
         normalize: `dataset`, `none`, `imagenet`, or (means, deviations) on [0, 1], one per channel.
@@ -40,6 +41,7 @@ class Options:
     """
 
     format: str = "pt"
+    compression: str | None = None
     dtype: str | None = None
     layout: str | None = None
     normalize: str | Constants | None = None
@@ -132,7 +134,7 @@ class Recipe:
         if files:
             source["files"] = digest_of([[file["path"], file["sha256"]] for file in files])
         if options.version is not None:
-            source["version"] = options.version
+            source["user_version"] = options.version
         constants = options.constants
         if isinstance(constants, tuple):
             constants = {"mean": list(constants[0]), "std": list(constants[1])}  # type: ignore[assignment]
@@ -150,6 +152,8 @@ class Recipe:
             "shard_bytes": options.shard_bytes,
             "allow_nonfinite": options.allow_nonfinite,
         }
+        if options.compression is not None:
+            output["compression"] = options.compression
         return cls(source, tuple(step for step in steps if step), output)
 
 

@@ -1,7 +1,8 @@
 """HDF5 shards: one contiguous dataset per field, described by attributes that any HDF5 tool reads.
 
 h5py lays the file out (contiguous, allocated early, never filled) and says where each dataset's bytes lie;
-rows are written there by offset, and read by offset, so that no handle is held and no lock is taken.
+rows are written there by offset, and read by offset, so that no handle is held and no lock is
+taken, and reading does not import h5py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from dscompile.artifact.fields import STORED_AS, Field
@@ -32,6 +32,8 @@ class Hdf5:
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard: datasets (samples, *shape), contiguous, allocated, not filled."""
+        import h5py
+
         access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
         access.set_alignment(1, ALIGNMENT)
         handle = h5py.h5f.create(bytes(path), h5py.h5f.ACC_EXCL, fapl=access)
@@ -40,6 +42,8 @@ class Hdf5:
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Describe each dataset by attributes; its bytes stay where they are."""
+        import h5py
+
         with h5py.File(path, "r+", locking=False) as file:
             describe(file, fields)
         return regions
@@ -69,6 +73,8 @@ def check_datasets(path: Path, shard: Shard, fields: Sequence[Field]) -> None:
     Raises:
         ShardError: The file is no HDF5 file, or holds something else.
     """
+    import h5py
+
     check_magic(path, MAGIC, KIND)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -79,6 +85,8 @@ def check_datasets(path: Path, shard: Shard, fields: Sequence[Field]) -> None:
 
 
 def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
+    import h5py
+
     creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     creation.set_layout(h5py.h5d.CONTIGUOUS)
     creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -95,6 +103,8 @@ def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
 
 
 def _check_dataset(path: Path, dataset: Any, item: Field, shard: Shard) -> None:
+    import h5py
+
     place = shard.regions[item.name][0] if shard.regions else None
     expected = (place, np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
     found = None

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from dscompile.artifact.fields import STORED_AS, Field
@@ -15,6 +14,7 @@ from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
 from dscompile.formats.hdf5 import KIND, MAGIC, check_datasets, describe
 from dscompile.formats.mapping import RECOMPILE, check_magic
+from dscompile.formats.plain import Plain
 from dscompile.formats.protocol import Array, Regions, Rows
 
 # A random row costs the decompression of its chunk: 64 KiB is a few rows, and enough for gzip to work with.
@@ -36,16 +36,12 @@ class ChunkedHdf5:
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out plain rows, one field after another; `seal` compresses them."""
-        regions, end = {}, 0
-        for item in fields:
-            regions[item.name] = (end, item.row_bytes * samples)
-            end += item.row_bytes * samples
-        with path.open("xb") as file:
-            file.truncate(end)
-        return regions
+        return Plain().create(path, fields, samples)
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Replace the plain rows by a compressed file, 16 MiB at a time."""
+        import h5py
+
         packed = path.with_name(f".{path.name}")
         with h5py.File(packed, "x", locking=False) as file:
             for item in fields:
@@ -60,6 +56,8 @@ class ChunkedHdf5:
 
     def map(self, path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, Rows]:
         """Open a shard; rows are read and decompressed when asked for. Not to be used across a fork."""
+        import h5py
+
         check_magic(path, MAGIC, KIND)
         try:
             file = h5py.File(path, "r", locking=False)

@@ -2,7 +2,8 @@
 
 LMDB puts a value that does not fit a page onto consecutive pages of its own, behind a header of 16 bytes.
 `create` puts zeros there and finds the pages; rows are then written in place by offset (LMDB keeps no
-checksums), and read by offset, so that no environment is held, no lock is taken and no reader slot is used.
+checksums), and read by offset, so that no environment is held, no lock is
+taken, no reader slot is used and lmdb is not imported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 
 from dscompile.artifact.fields import Field
@@ -104,6 +104,8 @@ def _description(fields: Sequence[Field], samples: int) -> bytes:
 
 
 def _environment(path: Path, **options: Any) -> Any:
+    import lmdb
+
     return lmdb.open(os.fspath(path), subdir=False, lock=False, readahead=False, **options)
 
 

@@ -50,6 +50,9 @@ def map_regions(path: Path, shard: Shard, fields: Sequence[Field]) -> dict[str, 
     rows: dict[str, Array] = {}
     for item in fields:
         offset, _ = shard.regions[item.name]
+        if offset % np.dtype(STORED_AS[item.dtype]).itemsize:
+            place = f"{path}, field {item.name!r}"
+            raise ShardError(place, "an offset aligned to its items", str(offset), RECOMPILE)
         shape = (shard.samples, *item.shape)
         rows[item.name] = np.ndarray(shape, STORED_AS[item.dtype], buffer=mapping, offset=offset)
     return rows

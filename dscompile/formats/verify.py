@@ -75,7 +75,7 @@ def verify(
 
 
 def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> Iterator[Problem]:
-    container = format_of(manifest.container)
+    container = format_of(manifest.container, manifest.compression)
     try:
         if quick:
             container.check(path / shard.path, shard, manifest.fields)
@@ -103,7 +103,7 @@ def _blocks(
 
     A block that crosses into the next shard is read from all shards it lies in.
     """
-    container = format_of(manifest.container)
+    container = format_of(manifest.container, manifest.compression)
     blocks = row_blocks(split.samples, manifest.block_rows)
     for number, block in enumerate(blocks):
         if block.stop <= shard.first or block.start >= shard.first + shard.samples:

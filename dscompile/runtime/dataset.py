@@ -71,6 +71,7 @@ class CompiledDataset:
             )
         check_shards(self.path, self.manifest)
         self._rows: dict[str, FieldRows] | None = None
+        self._process = os.getpid()
         self._closed = False
 
     @property
@@ -95,7 +96,7 @@ class CompiledDataset:
         Raises:
             AttributeError: A sample has no number field.
         """
-        numbers = [item.name for item in self.fields if item.python != "tensor"]
+        numbers = [item.name for item in self.fields if not item.shape]
         if not numbers:
             raise AttributeError(f"samples of {self.path.parent.name!r} have no label field")
         rows = self.rows()["label" if "label" in numbers else numbers[-1]]
@@ -178,8 +179,10 @@ class CompiledDataset:
             raise ClosedError(
                 f"dataset {self.path}", "an open dataset", "one after close()", "Open it again."
             )
-        if self._rows is None:
-            container = format_of(self.manifest.container)
+        if self._rows is None or self._process != os.getpid():
+            # A forked process maps anew: handles of compressed shards must not be shared.
+            self._process = os.getpid()
+            container = format_of(self.manifest.container, self.manifest.compression)
             shards = self._split.shards
             mapped = [container.map(self.path / shard.path, shard, self.fields) for shard in shards]
             firsts = [shard.first for shard in shards]

@@ -22,6 +22,14 @@ class Samples(Protocol):
         ...
 
 
+class Arrays(Protocol):
+    """Rows that slice like a numpy array: an array, a mapping, or several of them one after another."""
+
+    def __getitem__(self, rows: slice) -> np.ndarray[Any, Any]:
+        """Return consecutive rows, a view where possible."""
+        ...
+
+
 @dataclass(frozen=True)
 class SplitData:
     """One opened split.
@@ -37,7 +45,7 @@ class SplitData:
     """
 
     samples: Samples
-    arrays: Mapping[str, np.ndarray[Any, Any]] | None = None
+    arrays: Mapping[str, Arrays] | None = None
     field_names: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
 

@@ -81,7 +81,6 @@ def convert(
         "recipe_id": parent.recipe_id,
         "content_digest": parent.content_digest,
         "container": parent.container,
-        "recipe": parent.recipe,
     }
     facts = Facts(name or parent.name, recipe, parent.sources, parent.notes, origin, statistics)
     rows = _Parent(path, parent)
@@ -94,11 +93,9 @@ def convert(
 
 
 def _recipe(parent: Manifest, options: Options) -> Recipe:
-    source = {"kind": "artifact", "recipe_id": parent.recipe_id, "content_digest": parent.content_digest}
-    output = {"container": options.format, "shard_bytes": options.shard_bytes}
-    if options.compression is not None:
-        output["compression"] = options.compression
-    return Recipe(source, ({"step": "convert", "dtype": options.dtype},), output)
+    identity = {"kind": "artifact", "recipe_id": parent.recipe_id, "content_digest": parent.content_digest}
+    recipe = Recipe.of(identity, [], tuple(parent.splits), options)
+    return replace(recipe, steps=({"step": "convert", "dtype": options.dtype},))
 
 
 def _converted(field: Field, dtype: str | None) -> Field:

@@ -262,6 +262,7 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         dscompile.build(Grey(), store=store, allow_nonfinite=True, version="1"),
         dscompile.build(f"{__file__}:Grey", store=store, allow_nonfinite=True, workers=1),
     ]
+    built.append(dscompile.convert(built[0].path, format="hdf5", compression="gzip", store=store))
     return [json.loads((artifact.path / "manifest.json").read_text("utf-8")) for artifact in built]
 
 

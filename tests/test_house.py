@@ -159,6 +159,7 @@ def test_public_names() -> None:
         "augment",
         "build",
         "compile",
+        "convert",
         "open",
     ]
     assert dir(dscompile) == sorted(dscompile.__all__)

@@ -20,7 +20,6 @@ from dscompile.errors import (
     ForeignManifestError,
     ManifestError,
     OptionError,
-    ShardError,
     StoreError,
 )
 
@@ -243,32 +242,6 @@ class Store:
         )
 
 
-def check_shards(path: Path, manifest: Manifest) -> None:
-    """Check that every shard is there, inside the artifact, with its recorded size; reads no bytes.
-
-    Raises:
-        ShardError: A shard is missing, leads out of the artifact, or has another size.
-    """
-    inside = os.path.realpath(path)
-    for split in manifest.splits.values():
-        for shard in split.shards:
-            file = path / shard.path
-            real = os.path.realpath(file)
-            if os.path.commonpath((inside, real)) != inside:
-                raise ShardError(str(file), "a file inside the artifact", f"a link to {real}", _REBUILD)
-            try:
-                size = os.stat(real).st_size
-            except OSError as error:
-                raise ShardError(
-                    str(file), f"a file of {shard.bytes} bytes", error.strerror or str(error), _REBUILD
-                ) from error
-            if size != shard.bytes:
-                raise ShardError(str(file), f"{shard.bytes} bytes", f"{size} bytes", _REBUILD)
-
-
-_REBUILD = "Build it again with --force, or remove it with 'dscompile rm'."
-
-
 def folder_name(name: str) -> str:
     """Return the name as one folder: `emnist:balanced` -> `emnist-balanced`; long ones are cut."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_LENGTH].strip("-.") or "dataset"
@@ -301,4 +274,5 @@ def _label(path: Path) -> str:
 
 
 def _unreadable(folder: Path, error: OSError) -> ArtifactError:
-    return ArtifactError(str(folder), "a readable manifest", error.strerror or str(error), _REBUILD)
+    cure = "Build it again with --force, or remove it with 'dscompile rm'."
+    return ArtifactError(str(folder), "a readable manifest", error.strerror or str(error), cure)

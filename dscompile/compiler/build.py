@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dscompile.artifact.digests import FileDigests, check_unchanged, stats_of
+from dscompile.artifact.files import check_shards
 from dscompile.artifact.manifest import FILE_NAME, Manifest
-from dscompile.artifact.store import Store, check_shards
+from dscompile.artifact.store import Store
 from dscompile.compiler.draft import Facts, write_artifact
 from dscompile.compiler.engine import Engine, Progress
 from dscompile.compiler.identity import identify

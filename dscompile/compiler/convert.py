@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from dscompile.artifact.fields import Field
+from dscompile.artifact.files import check_shards
 from dscompile.artifact.hashing import block_rows
 from dscompile.artifact.manifest import FILE_NAME, Manifest
-from dscompile.artifact.store import Store, check_shards
+from dscompile.artifact.store import Store
 from dscompile.compiler.build import Built, found_there
 from dscompile.compiler.draft import Facts, write_artifact
 from dscompile.compiler.engine import Engine, Progress

@@ -76,7 +76,7 @@ class Engine:
                 not failed and len(running) < 2 * self.workers and (rows := next(waiting, None)) is not None
             ):
                 try:
-                    running[pool.submit(_run, task, token, split, rows)] = rows
+                    running[pool.submit(_run, os.getpid(), task, token, split, rows)] = rows
                 except BrokenProcessPool as broken:
                     failed[rows.start] = broken
             if not running:
@@ -136,11 +136,18 @@ def _can_fork() -> bool:
 def _start_worker() -> None:
     """Leave Ctrl-C to the parent, and keep torch to one thread as its DataLoader does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _keep_to_one_thread()
+
+
+def _keep_to_one_thread() -> None:
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
 
-def _run(task: Task, token: str, split: str, rows: range) -> Report:
+def _run(owner: int, task: Task, token: str, split: str, rows: range) -> Report:
+    if owner != os.getpid():
+        # A foreign executor's process: one that was forked would wait for threads that it does not have.
+        _keep_to_one_thread()
     return task(_WORKS.get(token) or _load(token), split, rows)
 
 

@@ -89,7 +89,7 @@ class _Walk:
         elif torch is not None and isinstance(value, torch.Tensor):
             if not has_bytes(value):
                 return self._opaque(value, path)
-            plain = value.detach().cpu().contiguous().as_subclass(torch.Tensor)
+            plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous().as_subclass(torch.Tensor)
             self._feed("tensor", f"{plain.dtype}{tuple(plain.shape)}")
             self.digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
         elif isinstance(value, types.MethodType):

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dscompile.artifact.fields import Field
+from dscompile.artifact.files import check_shards
 from dscompile.artifact.hashing import file_sha256, row_blocks
 from dscompile.artifact.manifest import Manifest
 from dscompile.artifact.splits import Shard, Split
-from dscompile.artifact.store import check_shards
 from dscompile.errors import ShardError
 from dscompile.formats import format_of
 from dscompile.formats.protocol import Rows

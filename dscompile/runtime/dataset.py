@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dscompile.artifact.fields import Field
+from dscompile.artifact.files import check_shards
 from dscompile.artifact.manifest import Manifest
 from dscompile.artifact.splits import Split
-from dscompile.artifact.store import Store, check_shards
+from dscompile.artifact.store import Store
 from dscompile.errors import ClosedError, OptionError, UnknownSplitError
 from dscompile.formats import format_of
 from dscompile.runtime.rows import FieldRows, field_rows

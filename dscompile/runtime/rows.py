@@ -49,7 +49,7 @@ def field_rows(field: Field, firsts: Sequence[int], shards: Sequence[Rows]) -> F
         shards: The rows of each shard: mapped arrays, or readers where they are compressed.
     """
     arrays = [rows for rows in shards if isinstance(rows, np.ndarray)]
-    if len(arrays) == len(shards) and field.row_bytes:
+    if len(arrays) == len(shards) and field.row_bytes and all(rows.flags.aligned for rows in arrays):
         return MappedRows(field, firsts, arrays)
     return ReadRows(field, firsts, shards)
 
@@ -125,11 +125,11 @@ class ReadRows:
 
     def gather(self, ids: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """See `FieldRows.gather`."""
+        target = _array(out)
         numbers = np.searchsorted(self._firsts, ids.numpy(), side="right") - 1
         for number in np.unique(numbers).tolist():
             places = np.flatnonzero(numbers == number)
-            rows = self._shards[number][ids.numpy()[places] - self._firsts[number]]
-            out[torch.from_numpy(places)] = _tensor(rows, self.field)
+            target[places] = self._shards[number][ids.numpy()[places] - self._firsts[number]]
         return out
 
     def span(self, start: int, stop: int, out: torch.Tensor) -> torch.Tensor:
@@ -137,7 +137,7 @@ class ReadRows:
         for first, rows in zip(self._firsts, self._shards, strict=True):
             low, high = max(start, first), min(stop, first + len(rows))
             if low < high:
-                out[low - start : high - start] = _tensor(rows[low - first : high - first], self.field)
+                _array(out)[low - start : high - start] = rows[low - first : high - first]
         return out
 
 
@@ -156,6 +156,12 @@ class _Memory:
             "shape": (size,),
             "strides": None,
         }
+
+
+def _array(out: torch.Tensor) -> Array:
+    """Return a tensor as an array, bfloat16 as its bits: torch scatters no unsigned integers above 8 bits."""
+    array: Array = (out.view(torch.uint16) if out.dtype == torch.bfloat16 else out).numpy()
+    return array
 
 
 def _tensor(rows: Array | _Memory, field: Field) -> torch.Tensor:

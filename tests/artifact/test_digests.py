@@ -35,6 +35,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return made
 
 
+def remembered(folder: Path, files: dict[str, Path]) -> list[dict[str, object]]:
+    """Return the digests, and let them be remembered as a build that succeeded does."""
+    digests = FileDigests(folder)
+    found = digests.of(files)
+    digests.remember()
+    return found
+
+
 def expected(files: dict[str, Path]) -> list[dict[str, object]]:
     return [
         {"path": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -43,50 +51,50 @@ def expected(files: dict[str, Path]) -> list[dict[str, object]]:
 
 
 def test_digests_are_those_of_hashlib(files: dict[str, Path], tmp_path: Path) -> None:
-    assert FileDigests(tmp_path / "memory").of(files) == expected(files)
+    assert remembered(tmp_path / "memory", files) == expected(files)
     assert file_sha256(files["c.bin"]) == hashlib.sha256(b"c" * (3 << 20)).hexdigest()
 
 
 @pytest.mark.usefixtures("settled")
 def test_unchanged_files_are_not_read_again(files: dict[str, Path], tmp_path: Path) -> None:
-    first = FileDigests(tmp_path / "memory").of(files)
+    first = remembered(tmp_path / "memory", files)
     for path in files.values():
         before = path.stat().st_atime_ns
         os.utime(path, ns=(before, path.stat().st_mtime_ns))  # another ctime: these must be read again
-    assert FileDigests(tmp_path / "memory").of(files) == first
+    assert remembered(tmp_path / "memory", files) == first
     table = next((tmp_path / "memory").iterdir())
     rows = json.loads(table.read_text())
     rows["a.bin"][1] = "remembered"
     table.write_text(json.dumps(rows))
-    assert FileDigests(tmp_path / "memory").of(files)[0]["sha256"] == "remembered"
+    assert remembered(tmp_path / "memory", files)[0]["sha256"] == "remembered"
     assert FileDigests(tmp_path / "memory", paranoid=True).of(files) == first
 
 
 @pytest.mark.usefixtures("settled")
 def test_a_change_of_equal_size_and_time_is_found(files: dict[str, Path], tmp_path: Path) -> None:
-    FileDigests(tmp_path / "memory").of(files)
+    remembered(tmp_path / "memory", files)
     before = files["a.bin"].stat()
     time.sleep(0.02)  # the clock of a file system may tick in 10 ms
     files["a.bin"].write_bytes(b"b" * 1000)
     os.utime(files["a.bin"], ns=(before.st_atime_ns, before.st_mtime_ns))
     assert files["a.bin"].stat().st_mtime_ns == before.st_mtime_ns
-    assert FileDigests(tmp_path / "memory").of(files) == expected(files)
+    assert remembered(tmp_path / "memory", files) == expected(files)
 
 
 @pytest.mark.usefixtures("settled")
 def test_another_file_of_equal_size_and_time_is_found(files: dict[str, Path], tmp_path: Path) -> None:
-    FileDigests(tmp_path / "memory").of(files)
+    remembered(tmp_path / "memory", files)
     before = files["a.bin"].stat()
     other = tmp_path / "other"
     other.write_bytes(b"z" * 1000)
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(files["a.bin"])
-    assert FileDigests(tmp_path / "memory").of(files) == expected(files)
+    assert remembered(tmp_path / "memory", files) == expected(files)
 
 
 def test_a_file_just_written_is_not_remembered(files: dict[str, Path], tmp_path: Path) -> None:
     """Within the clock's tick it could change again under the same time stamp."""
-    FileDigests(tmp_path / "memory").of(files)
+    remembered(tmp_path / "memory", files)
     assert json.loads(next((tmp_path / "memory").iterdir()).read_text()) == {}
 
 
@@ -105,21 +113,21 @@ def test_a_file_just_written_is_not_remembered(files: dict[str, Path], tmp_path:
     ],
 )
 def test_a_damaged_memory_costs_time_only(text: str, files: dict[str, Path], tmp_path: Path) -> None:
-    FileDigests(tmp_path / "memory").of(files)
+    remembered(tmp_path / "memory", files)
     table = next((tmp_path / "memory").iterdir())
     table.write_text(text)
-    assert FileDigests(tmp_path / "memory").of(files) == expected(files)
+    assert remembered(tmp_path / "memory", files) == expected(files)
 
 
 def test_a_memory_that_cannot_be_written_is_done_without(files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    assert FileDigests(tmp_path / "file" / "memory").of(files) == expected(files)
+    assert remembered(tmp_path / "file" / "memory", files) == expected(files)
 
 
 def test_a_missing_file_is_named(files: dict[str, Path], tmp_path: Path) -> None:
     files["a.bin"].unlink()
     with pytest.raises(SourceNotFoundError, match=r"a\.bin"):
-        FileDigests(tmp_path / "memory").of(files)
+        remembered(tmp_path / "memory", files)
 
 
 @pytest.mark.parametrize("change", ["content", "gone", "touched"])

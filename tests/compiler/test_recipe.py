@@ -109,8 +109,10 @@ def test_the_id_is_the_digest_of_the_recorded_recipe(store: Path) -> None:
 
 def test_the_id_is_the_same_in_every_process(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "import torch\nclass Mine:\n    def __init__(self): self.table = {'b': {1, 2}, 'a': {'x', 'y', 'z'}}\n"
-        "    def __len__(self): return 3\n    def __getitem__(self, index): return torch.full((2,), float(index)), index\n"
+        "import torch\nclass Mine:\n"
+        "    def __init__(self): self.table = {'b': {1, 2}, 'a': {'x', 'y', 'z'}}\n"
+        "    def __len__(self): return 3\n"
+        "    def __getitem__(self, index): return torch.full((2,), float(index)), index\n"
     )
     code = "import dscompile, sys; print(dscompile.build(sys.argv[1], store='store').path.name)"
     found = set()
@@ -152,9 +154,8 @@ def test_changed_source_files_make_another_artifact(cifar_root: Path, store: Pat
     assert not build().built
     file = cifar_root / "cifar-10-batches-py" / "data_batch_2"
     data = bytearray(file.read_bytes())
-    position = data.index(bytes([2]) + b"K", -60) if bytes([2]) + b"K" in data[-60:] else None
-    data[2000] ^= 0x01 if position is None else 0x02
-    file.write_bytes(bytes(data))
+    data[2000] ^= 0x01  # a pixel
+    file.write_bytes(data)
     second = build()
     assert second.built
     assert second.manifest.content_digest != first.manifest.content_digest
@@ -189,7 +190,7 @@ def test_equal_recipes_give_equal_bytes_anywhere(tmp_path: Path) -> None:
     second = dscompile.build(
         SMALL, store=tmp_path / "b" / "deeper", workers=3, shard_bytes=3000, name="other"
     )
-    assert len(shard_bytes(first.path)) == 6 + 3 - 1
+    assert len(shard_bytes(first.path)) == 4 + 2
     assert shard_bytes(first.path) == shard_bytes(second.path)
     assert first.manifest.content_digest == second.manifest.content_digest
 

@@ -16,6 +16,7 @@ venv: $(READY)  ## Make the environment in .venv (again only when setup.cfg chan
 $(READY): setup.cfg
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m compileall -q dscompile
 	@touch $@
 
 demo: $(READY)  ## Build the synthetic dataset, train from the cache twice, print a table

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dscompile.artifact.manifest import Manifest
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class Artifact:
+class Artifact(NamedTuple):
     """An artifact on disk.
 
     Attributes:

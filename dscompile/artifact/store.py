@@ -8,8 +8,8 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dscompile.artifact.manifest import CONTAINERS, FILE_NAME, Manifest
 from dscompile.errors import (
@@ -28,8 +28,7 @@ NAME_LENGTH = 200  # file systems allow 255 bytes
 STAGING = ".staging-"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One artifact of a store: its folder and its manifest, or the reason why it has none."""
 
     path: Path
@@ -37,8 +36,7 @@ class Entry:
     problem: DscompileError | None = None
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(NamedTuple):
     """A directory of artifacts, `STORE/name/first 12 hex digits of the recipe id/`."""
 
     root: Path
@@ -75,12 +73,16 @@ class Store:
             raise OptionError("option name", "a name that is not taken", repr(name), "Choose another --name.")
         return self.root / folder_name(name) / recipe_id[:ID_DIGITS]
 
-    def entries(self) -> list[Entry]:
-        """Return every artifact of the store, sorted by name and id; staging folders are not artifacts."""
+    def entries(self, name: str = "*") -> list[Entry]:
+        """Return every artifact of the store, sorted by name and id; staging folders are not artifacts.
+
+        Args:
+            name: Only those in the folder of that name.
+        """
         if not self.root.is_dir():
             return []
         found = []
-        for file in sorted(self.root.glob(f"*/*/{FILE_NAME}")):
+        for file in sorted(self.root.glob(f"{name}/*/{FILE_NAME}")):
             folder = file.parent
             if folder.name.startswith(".") or folder.parent.name.startswith("."):
                 continue
@@ -223,11 +225,7 @@ class Store:
         """Return the artifacts that `NAME` or `NAME@ID-prefix` fits, at least one."""
         name, _, prefix = text.partition("@")
         folder, digits = folder_name(name), prefix[:ID_DIGITS]
-        matches = [
-            entry
-            for entry in self.entries()
-            if entry.path.parent.name == folder and entry.path.name.startswith(digits)
-        ]
+        matches = [entry for entry in self.entries(folder) if entry.path.name.startswith(digits)]
         if not matches:
             raise self._unknown(text)
         return matches

@@ -115,7 +115,8 @@ class CompiledDataset:
             ClosedError: The dataset was closed.
         """
         if isinstance(index, slice):
-            return self.batch(torch.arange(*index.indices(len(self))))
+            chosen = range(len(self))[index]
+            return self.batch(torch.arange(len(chosen)) * chosen.step + chosen.start)
         if isinstance(index, (list, tuple)) or getattr(index, "ndim", 0) == 1:
             return self.batch(self._ids(index))
         position = self._position(index)

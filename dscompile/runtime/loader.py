@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from dscompile.runtime.dataset import CompiledDataset
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """What is decided once per field: dtype of its batches, and what augments (batch, ids, epoch)."""
 
     field: Field

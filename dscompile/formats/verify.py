@@ -66,7 +66,7 @@ def verify(
     found: list[Problem] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done, problems in enumerate(
-            pool.map(lambda item: list(_shard(path, manifest, item[0], item[1], quick)), shards), start=1
+            pool.map(lambda item: _shard(path, manifest, item[0], item[1], quick), shards), start=1
         ):
             found.extend(problems)
             if progress is not None:
@@ -74,26 +74,26 @@ def verify(
     return found
 
 
-def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> Iterator[Problem]:
-    container = format_of(manifest.container, manifest.compression)
+def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> list[Problem]:
+    file, container = path / shard.path, format_of(manifest.container, manifest.compression)
     try:
         if quick:
-            container.check(path / shard.path, shard, manifest.fields)
-            return
-        digest = file_sha256(path / shard.path)
+            container.check(file, shard, manifest.fields)
+            return []
+        digest = file_sha256(file)
         if digest == shard.sha256:
-            return
-        rows = container.map(path / shard.path, shard, manifest.fields)
+            return []
+        rows = container.map(file, shard, manifest.fields)
+        found = [
+            Problem(shard.path, item.name, (block.start, block.stop - 1), expected, got)
+            for item in manifest.fields
+            for block, expected, got in _blocks(path, manifest, split, shard, item, rows[item.name])
+        ]
     except ShardError as error:
-        yield Problem(shard.path, None, None, error.expected, error.got)
-        return
-    bad = False
-    for item in manifest.fields:
-        for block, expected, got in _blocks(path, manifest, split, shard, item, rows[item.name]):
-            bad = True
-            yield Problem(shard.path, item.name, (block.start, block.stop - 1), expected, got)
-    if not bad:
-        yield Problem(shard.path, None, None, f"SHA-256 {shard.sha256}", f"{digest}, outside the rows")
+        return [Problem(shard.path, None, None, error.expected, error.got)]
+    return found or [
+        Problem(shard.path, None, None, f"SHA-256 {shard.sha256}", f"{digest}, outside the rows")
+    ]
 
 
 def _blocks(

@@ -12,7 +12,7 @@ from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.artifact.hashing import BLOCK_BYTES, row_blocks
 from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
-from dscompile.formats.hdf5 import KIND, MAGIC, check_datasets, describe
+from dscompile.formats.hdf5 import KIND, MAGIC, check_datasets, describe, new_file
 from dscompile.formats.mapping import RECOMPILE, check_magic
 from dscompile.formats.plain import Plain
 from dscompile.formats.protocol import Array, Regions, Rows
@@ -40,10 +40,8 @@ class ChunkedHdf5:
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Replace the plain rows by a compressed file, 16 MiB at a time."""
-        import h5py
-
         packed = path.with_name(f".{path.name}")
-        with h5py.File(packed, "x", locking=False) as file:
+        with new_file(packed) as file:
             for item in fields:
                 self._pack(file, path, item, regions[item.name])
             describe(file, fields)

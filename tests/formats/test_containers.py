@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +305,13 @@ def test_verify_names_field_rows_and_shard(store: Path) -> None:
     assert problem.rows is not None
     first, last = problem.rows
     assert first <= shard.first + 1 <= last
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip"}], ids=["mapped", "compressed"])
+def test_hdf5_keeps_no_time_stamp(options: dict[str, str], store: Path, tmp_path: Path) -> None:
+    """Two builds at different times, seconds apart by the clock, give the same bytes."""
+    first = build(store, "hdf5", **options)
+    time.sleep(1.1)  # HDF5's time stamps count seconds
+    again = build(tmp_path / "later", "hdf5", **options)
+    for shard in first.manifest.splits["train"].shards:
+        assert (first.path / shard.path).read_bytes() == (again.path / shard.path).read_bytes()

@@ -7,17 +7,9 @@ import json
 import subprocess
 import sys
 import time
+from typing import Any
 
 import dscompile
-
-RESTART = """
-import time
-import torch, dscompile.runtime.loader, dscompile.compiler.build  # imports are not what a restart waits for
-started = time.perf_counter()
-train = dscompile.build("synthetic", store={store!r}).open("train")
-images, labels = next(iter(train.loader(128, shuffle=True)))
-print(time.perf_counter() - started)
-"""
 
 
 def main() -> None:
@@ -34,40 +26,37 @@ def main() -> None:
 
     print(f"training a small ResNet for {args.epochs} epochs", flush=True)
     started = time.perf_counter()
-    trained = subprocess.run(
-        [sys.executable, "scripts/train.py", "--store", args.store, "--epochs", str(args.epochs), "--json"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    first = train(args.store, args.epochs)
     seconds = time.perf_counter() - started
-    result = json.loads(trained.stdout.splitlines()[-1])
 
-    print("starting again from the cache", flush=True)
-    again = subprocess.run(
-        [sys.executable, "-c", RESTART.format(store=args.store)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    table(artifact, float(again.stdout), result, seconds)
-    if result["accuracy"] <= 0.95:
-        raise SystemExit(f"test accuracy {result['accuracy']:.2%}: expected more than 95 %")
+    print("starting the training again, from the cache", flush=True)
+    again = train(args.store, 1)
+
+    table(artifact, first, again, seconds)
+    if first["accuracy"] <= 0.95:
+        raise SystemExit(f"test accuracy {first['accuracy']:.2%}: expected more than 95 %")
 
 
-def table(artifact: dscompile.Artifact, restart: float, result: dict[str, object], seconds: float) -> None:
+def train(store: str, epochs: int) -> dict[str, Any]:
+    """Run scripts/train.py in a process of its own and return what it measured."""
+    command = [sys.executable, "scripts/train.py", "--store", store, "--epochs", str(epochs), "--json"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def table(artifact: dscompile.Artifact, first: dict[str, Any], again: dict[str, Any], seconds: float) -> None:
     """Print what was measured."""
     from rich.console import Console
     from rich.table import Table
 
-    epochs = result["epochs"]
-    assert isinstance(epochs, list)
+    epochs = sorted(first["epochs"])
     rows = [
         ("build", f"{artifact.seconds:.2f} s" + ("" if artifact.built else " (cache hit)")),
-        ("restart to first batch, net of imports", f"{restart * 1000:.1f} ms (cache hit)"),
-        ("epoch, forward and backward included", f"{sorted(epochs)[len(epochs) // 2]:.1f} s"),
-        ("whole training run", f"{seconds:.0f} s"),
-        ("test accuracy", f"{result['accuracy']:.2%}"),
+        ("restart to first batch, after import torch", f"{again['first_batch'] * 1000:.0f} ms (cache hit)"),
+        ("epoch, forward and backward included", f"{epochs[len(epochs) // 2]:.1f} s"),
+        ("training run, start to end", f"{seconds:.0f} s"),
+        ("test accuracy", f"{first['accuracy']:.2%}"),
     ]
     shown = Table("what", "measured here")
     for row in rows:

@@ -24,7 +24,7 @@ LABELS = [0, 255, 256, 300, -1, 5, 7, 1000, -(2**63), 2**63 - 1]
 
 
 def compiled(store: Path, *samples: Any, **options: Any) -> dscompile.CompiledDataset:
-    return dscompile.compile(Items(samples), store=store, **options)
+    return dscompile.compile(Items(samples), store=store, **{"workers": 1, **options})
 
 
 def test_labels_come_back_whole(store: Path) -> None:
@@ -78,7 +78,7 @@ def test_arrays_come_back_as_tensors_of_their_dtype(dtype: str, shape: tuple[int
     values = [np.full(shape, value).astype(dtype) for value in ((info.min, info.max) if info else (0, 1))]
     swapped = [value.astype(value.dtype.newbyteorder(">")) for value in values]
     for samples in (values, swapped, [torch.from_numpy(np.array(value)) for value in values]):
-        found = dscompile.compile(Items(samples), store=store)
+        found = compiled(store, *samples)
         assert [item.dtype for item in found] == [getattr(torch, dtype)] * 2
         assert [np.array_equal(item.numpy(), value) for item, value in zip(found, values, strict=True)] == [
             True

@@ -80,14 +80,10 @@ def test_indices_of_any_kind(index: Any, position: int, artifact: dscompile.Arti
         assert same(dataset[index], position)
 
 
-@pytest.mark.parametrize("index", [11, -12, 10**30, [0, 11], [-12], slice(0), np.int64(11)], ids=repr)
+@pytest.mark.parametrize("index", [11, -12, 10**30, [0, 11], [-12], np.int64(11)], ids=repr)
 def test_an_index_outside_says_what_is_inside(index: Any, artifact: dscompile.Artifact) -> None:
-    if isinstance(index, slice):
-        return
-    with artifact.open() as dataset, pytest.raises((IndexError, OptionError)) as caught:
+    with artifact.open() as dataset, pytest.raises(IndexError, match="expected -11 to 10"):
         dataset[index]
-    assert isinstance(caught.value, IndexError) or index == [10**30]
-    assert "10" in str(caught.value)
 
 
 @pytest.mark.parametrize("index", [1.0, "1", None, [0.5], [True, False], torch.zeros(2, 2), {}], ids=repr)
@@ -183,12 +179,9 @@ def test_a_reader_pickles_small_before_and_after_use(artifact: dscompile.Artifac
     assert same(dataset[4], 4)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("workers", "context"), [(0, "fork"), (2, "fork"), (1, "spawn")])
 def test_a_dataloader_of_torch(workers: int, context: str, artifact: dscompile.Artifact) -> None:
     # BR-45: the parent has read a sample before the workers start, and goes on afterwards.
-    if workers == 0 and context == "spawn":
-        return
     dataset = artifact.open()
     assert same(dataset[0], 0)
     loader = DataLoader(

@@ -287,10 +287,8 @@ def test_augmentation_needs_pictures_in_chw(store_: Path) -> None:
             dataset.loader(2, augment=[flip])
 
 
-@pytest.mark.parametrize("device", ["meta", "mps", "xla", "cuda:99", "gpu", "cpu:x", "", 7.5, None])
+@pytest.mark.parametrize("device", ["meta", "xla", "cuda:99", "gpu", "cpu:x", "", 7.5, None])
 def test_a_device_that_is_not_there_is_named(device: Any, store_: Path) -> None:
-    if device == "mps" and torch.backends.mps.is_available():
-        return
     with pytest.raises(DeviceError, match=repr(device) if device is not None else "None"):
         built(store_).loader(4, device=device)
 

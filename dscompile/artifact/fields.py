@@ -28,6 +28,7 @@ STORED_AS: Mapping[str, str] = {
     "complex64": "<c8",
 }
 KINDS = ("tensor",)
+NAME_BYTES = 200  # LMDB allows keys of 511 bytes
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 PYTHON_TYPES = ("tensor", "int", "float", "bool")
 LAYOUTS = ("CHW", "HWC")
@@ -112,8 +113,9 @@ class Field:
 
     def __post_init__(self) -> None:
         place = f"field {self.name!r}"
-        if not self.name or "/" in self.name or "\x00" in self.name:
-            raise FieldError(place, "a name without '/' and NUL", repr(self.name), "Rename the field.")
+        if not _can_be_named(self.name):
+            expected = f"a name of at most {NAME_BYTES} bytes in UTF-8, without '/' and NUL, not '.' or '..'"
+            raise FieldError(place, expected, repr(self.name), "Rename the field.")
         for label, value, known in (
             ("dtype", self.dtype, tuple(STORED_AS)),
             ("kind", self.kind, KINDS),
@@ -173,3 +175,12 @@ class Field:
             normalisation=None if norm is None else Normalisation.from_dict(norm),
             classes=None if classes is None else tuple(text(name) for name in classes),
         )
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether every container can hold a field of that name."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return 0 < size <= NAME_BYTES and not {"/", "\x00"} & set(name) and name not in (".", "..")

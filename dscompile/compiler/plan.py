@@ -103,10 +103,28 @@ def make_plan(opened: Mapping[str, SplitData], options: Options, container: Form
             )
     first = next(iter(opened))
     layout, seen = _seen(opened[first], first, options)
+    _check_asked(seen, options)
     fields = tuple(stored_field(field, options) for field in seen)
     rows = block_rows(fields)
     shards = cut_shards(samples, fields, options.shard_bytes, container)
     return Plan(layout, seen, fields, samples, shards, rows)
+
+
+def _check_asked(seen: tuple[Field, ...], options: Options) -> None:
+    """Refuse options for pictures where no field is one: they would do nothing."""
+    normalize = None if options.normalize == "none" else options.normalize
+    asked = {
+        "normalize": normalize,
+        "dtype": options.dtype,
+        "layout": options.layout,
+        "resize": options.resize,
+        "crop": options.crop,
+    }
+    for name, value in asked.items():
+        if value is not None and not any(field.is_picture for field in seen):
+            got = ", ".join(f"{field.name} {field.dtype} {field.shape}" for field in seen)
+            cure = "Yield a Pillow image or a (C, H, W) tensor, or drop the option."
+            raise OptionError(f"option {name}", "a picture field", got, cure)
 
 
 def check_space(root: Path, plan: Plan) -> None:
@@ -139,6 +157,13 @@ def stored_field(field: Field, options: Options) -> Field:
         return field
     if field.dtype != "uint8":
         return _float_picture(field, options)
+    if options.resize is not None and field.colour is None:
+        raise OptionError(
+            f"option resize, field {field.name!r}",
+            "a Pillow image",
+            f"a uint8 tensor {field.shape}",
+            "Resize in the dataset, or let it yield the Pillow image.",
+        )
     channels, height, width = field.shape
     height, width = geometry(options).size(height, width)
     dtype, layout = options.dtype or "uint8", options.layout or "CHW"

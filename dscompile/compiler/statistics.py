@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from dscompile.artifact.fields import Field, Normalisation
 from dscompile.compiler.transforms import Pixels
 
+Number = int | float | Fraction
 MOST_CLASSES = 65_536
 
 
@@ -24,8 +26,8 @@ class Statistics:
     """
 
     count: int = 0
-    total: list[float] = field(default_factory=list)
-    squares: list[float] = field(default_factory=list)
+    total: list[Number] = field(default_factory=list)
+    squares: list[Number] = field(default_factory=list)
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     nonfinite: int = 0
@@ -93,10 +95,11 @@ class Statistics:
         """Return mean and population standard deviation per channel of values / scale."""
         means, deviations = [], []
         for total, squares in zip(self.total, self.squares, strict=True):
-            # n * sum(x^2) - sum(x)^2 is exact for integers, so nothing cancels.
+            # n * sum(x^2) - sum(x)^2 is exact for integers and fractions, so nothing cancels.
             spread = self.count * squares - total * total
-            means.append(total / self.count / scale)
-            deviations.append(math.sqrt(max(0, spread)) / self.count / scale)
+            means.append(float(total / self.count) / scale)
+            known = math.isfinite(spread)
+            deviations.append(math.sqrt(max(0, spread)) / self.count / scale if known else math.inf)
         return means, deviations
 
     def normalisation(self, *, applied: bool) -> Normalisation:
@@ -130,12 +133,17 @@ class Statistics:
         return data
 
 
-def _sums(values: Pixels) -> tuple[list[float], list[float]]:
-    """Return sum and sum of squares of numbers (N,), of whole numbers as exact integers."""
+def _sums(values: Pixels) -> tuple[list[Number], list[Number]]:
+    """Return sum and sum of squares of numbers (N,), exact for whole numbers."""
     if values.dtype.kind not in "iu":
         wide = values.astype(np.float64)
         with np.errstate(over="ignore"):
-            return [float(wide.sum())], [_squares(wide)]
+            mean, spread = float(wide.mean()), _squares(wide - wide.mean())
+        if not (math.isfinite(mean) and math.isfinite(spread)):
+            return [math.inf], [math.inf]
+        # As exact fractions around the mean, so that nothing cancels where the mean is large.
+        middle, count = Fraction(mean), values.size
+        return [middle * count], [Fraction(spread) + middle * middle * count]
     largest = max(-int(values.min()), int(values.max()))
     if largest**2 * values.size < 1 << 63:
         whole = values.astype(np.int64)

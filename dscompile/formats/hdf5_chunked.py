@@ -41,9 +41,12 @@ class ChunkedHdf5:
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Replace the plain rows by a compressed file, 16 MiB at a time."""
         packed = path.with_name(f".{path.name}")
+        samples = max(
+            (regions[item.name][1] // item.row_bytes for item in fields if item.row_bytes), default=0
+        )
         with new_file(packed) as file:
             for item in fields:
-                self._pack(file, path, item, regions[item.name])
+                self._pack(file, path, item, regions[item.name][0], samples)
             describe(file, fields)
         packed.replace(path)
         return {}
@@ -63,17 +66,19 @@ class ChunkedHdf5:
         except (OSError, KeyError) as error:
             raise ShardError(str(path), KIND, str(error), RECOMPILE) from error
 
-    def _pack(self, file: Any, path: Path, item: Field, region: tuple[int, int]) -> None:
-        start, length = region
-        samples = length // item.row_bytes if item.row_bytes else 0
+    def _pack(self, file: Any, path: Path, item: Field, start: int, samples: int) -> None:
+        length = item.row_bytes * samples
         rows = max(1, min(samples, CHUNK_BYTES // max(1, item.row_bytes)))
         dataset = file.create_dataset(
             item.name,
             (samples, *item.shape),
             np.dtype(STORED_AS[item.dtype]),
-            chunks=(rows, *item.shape),
-            compression=self.compression,
+            # A dataset without bytes can have no chunks.
+            chunks=(rows, *item.shape) if length else None,
+            compression=self.compression if length else None,
         )
+        if length == 0:
+            return
         plain = np.memmap(path, STORED_AS[item.dtype], "r", start, (samples, *item.shape))
         for block in row_blocks(samples, rows * max(1, BLOCK_BYTES // (rows * item.row_bytes))):
             dataset[block.start : block.stop] = plain[block.start : block.stop]
@@ -104,6 +109,8 @@ class ChunkedRows:
 
     def _scattered(self, rows: Array) -> Array:
         out = np.empty((len(rows), *self._item.shape), STORED_AS[self._item.dtype])
+        if out.nbytes == 0:
+            return out
         step = self._dataset.chunks[0]
         for chunk in np.unique(rows // step).tolist():
             part = self._dataset[chunk * step : (chunk + 1) * step]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
@@ -12,11 +12,40 @@ from dscompile.artifact.fields import Field
 from dscompile.errors import DeviceError, OptionError
 from dscompile.runtime.buffers import Buffers
 from dscompile.runtime.order import order
+from dscompile.runtime.rows import FieldRows
 from dscompile.runtime.values import batch_dtype, convert
 
 if TYPE_CHECKING:
     from dscompile.runtime.augment import Augmentation
-    from dscompile.runtime.dataset import CompiledDataset
+
+
+class Readable(Protocol):
+    """What a loader asks of a split; `CompiledDataset` gives it."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of a sample, in its order."""
+        ...
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Class names in the order of their ids, if there are any."""
+        ...
+
+    @property
+    def targets(self) -> list[Any]:
+        """The labels of all samples."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def rows(self) -> Mapping[str, FieldRows]:
+        """Return field name -> rows."""
+        ...
+
+    def structured(self, values: Mapping[str, Any]) -> Any:
+        """Return values by field name in the sample's structure."""
+        ...
 
 
 class _Column(NamedTuple):
@@ -49,7 +78,7 @@ class Loader:
 
     def __init__(
         self,
-        dataset: CompiledDataset,
+        dataset: Readable,
         batch_size: int,
         *,
         shuffle: bool = False,

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 
 from dscompile.runtime import random
+from dscompile.runtime.augment.checks import check_batch, refuse
 from dscompile.runtime.augment.pixels import PixelMap
-from dscompile.runtime.augment.step import check_batch, refuse
 
 PaddingMode = Literal["constant", "reflect", "edge", "symmetric"]
 Padding = int | tuple[int, int] | tuple[int, int, int, int]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from dscompile.runtime import random
+from dscompile.runtime.augment.checks import check_batch, refuse
 from dscompile.runtime.augment.pixels import PixelMap
-from dscompile.runtime.augment.step import check_batch, refuse
 
 
 @dataclass(frozen=True)

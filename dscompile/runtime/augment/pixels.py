@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dscompile.artifact.fields import Field
-from dscompile.runtime.augment.step import refuse
+from dscompile.runtime.augment.checks import refuse
 
 
 @dataclass(frozen=True)

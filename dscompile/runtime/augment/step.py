@@ -9,14 +9,11 @@ torchvision's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
-from dscompile.errors import OptionError
-
-if TYPE_CHECKING:
-    from dscompile.runtime.augment.pixels import PixelMap
+from dscompile.runtime.augment.pixels import PixelMap
 
 Drawn = TypeVar("Drawn")
 
@@ -88,15 +85,3 @@ def apply_all(
         drawn = augmentation.draw(ids, seed=seed, epoch=epoch, place=place)
         batch = augmentation.apply(batch, drawn, pixels=pixels)
     return batch
-
-
-def check_batch(batch: torch.Tensor, drawn: torch.Tensor) -> None:
-    """Refuse a batch that is not (N, C, H, W) with one row of `drawn` for each sample."""
-    if batch.ndim != 4 or drawn.shape != batch.shape[:1]:
-        expected = f"(N, C, H, W) with N = {drawn.numel()}, one row per drawn sample"
-        refuse("batch to augment", expected, str(tuple(batch.shape)), "Draw for the samples of this batch.")
-
-
-def refuse(place: str, expected: str, got: str, cure: str) -> NoReturn:
-    """Raise an `OptionError`."""
-    raise OptionError(place, expected, got, cure)

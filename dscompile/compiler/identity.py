@@ -13,9 +13,8 @@ import inspect
 import logging
 import os
 import sys
-import sysconfig
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,12 +23,10 @@ from typing import Any
 import numpy as np
 
 from dscompile.artifact.hashing import file_sha256
+from dscompile.compiler.reach import is_users, reached
 from dscompile.compiler.samples import has_bytes
 from dscompile.errors import OpaqueError
 
-_LIBRARIES = tuple(
-    os.path.realpath(sysconfig.get_paths()[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, np.ufunc, logging.Logger)
 
 
@@ -150,7 +147,7 @@ class _Walk:
 
     def _function(self, function: types.FunctionType, path: str) -> None:
         self._feed("function", f"{function.__module__}.{function.__qualname__}")
-        if not _is_users(function):
+        if not is_users(function):
             return
         self._source(function.__code__)
         if function.__name__ == "<lambda>":
@@ -160,13 +157,13 @@ class _Walk:
         self.add(getattr(function, "__wrapped__", None), path)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.add(cell.cell_contents, f"{path} closure {name}")
-        for name, item in _reached(function.__code__, function.__globals__):
+        for name, item in reached(function.__code__, function.__globals__):
             self._feed("global", name)
             self.add(item, f"{path} global {name}")
 
     def _class(self, kind: type, path: str) -> None:
         self._feed("class", f"{kind.__module__}.{kind.__qualname__}")
-        if not _is_users(kind):
+        if not is_users(kind):
             return
         self._source(kind)
         for base in kind.__bases__:
@@ -238,48 +235,6 @@ class _Walk:
     def _feed(self, kind: str, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")
         self.digest.update(f"{kind}:{len(data)}:".encode() + data)
-
-
-def _is_users(code: Any) -> bool:
-    """Whether code is the user's own: its file lies outside the standard library and site-packages."""
-    module = sys.modules.get(code.__module__)
-    file = getattr(module, "__file__", None)
-    if module is None or code.__module__ == "builtins" or (file is None and code.__module__ != "__main__"):
-        return code.__module__ not in sys.builtin_module_names
-    return file is None or not os.path.realpath(file).startswith(_LIBRARIES)
-
-
-def _reached(code: types.CodeType, space: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that a function names, those of its inner functions too, sorted by name.
-
-    A module of the user is replaced by the attributes that the code takes from it and from its submodules.
-    """
-    names: set[str] = set()
-    stack = [code]
-    while stack:
-        part = stack.pop()
-        names.update(part.co_names)
-        stack.extend(item for item in part.co_consts if isinstance(item, types.CodeType))
-    for name in sorted(names & space.keys()):
-        if isinstance(space[name], types.ModuleType):
-            yield from _taken(name, space[name], names, set())
-        else:
-            yield name, space[name]
-
-
-def _taken(place: str, module: Any, names: set[str], seen: set[str]) -> Iterator[tuple[str, Any]]:
-    """Yield what code that uses `names` may take from a module of the user and from its submodules."""
-    file = getattr(module, "__file__", None) or ""
-    library = module.__name__ in sys.stdlib_module_names or os.path.realpath(file).startswith(_LIBRARIES)
-    if library or module.__name__ in seen:
-        return
-    seen.add(module.__name__)
-    for name in sorted(names & vars(module).keys()):
-        found = vars(module)[name]
-        if isinstance(found, types.ModuleType):
-            yield from _taken(f"{place}.{name}", found, names, seen)
-        elif found is not None:
-            yield f"{place}.{name}", found
 
 
 def _has_state(value: Any) -> bool:

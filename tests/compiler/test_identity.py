@@ -173,6 +173,43 @@ def test_a_changed_module_changes_the_id(importing: str, call: str, module_of: W
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(
+    ("importing", "call"),
+    [
+        ("import users_helper", "users_helper.f(index)"),
+        ("import users_helper as other", "other.f(index)"),
+        ("from users_helper import f as g", "g(index)"),
+        ("import json, os.path; import users_helper", "users_helper.f(index)"),
+    ],
+)
+def test_a_module_imported_inside_a_function_counts(importing: str, call: str, module_of: Write) -> None:
+    text = data("self.inner(index)", f"def inner(self, index):\n        {importing}\n        return {call}")
+    found = {
+        digest(module_of, text, users_helper=f"def g(i): return i * {k}\ndef f(i): return g(i)")
+        for k in (1, 1, 2)
+    }
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "importing", ["from . import inner", "from .inner import f", "from users_package import inner"]
+)
+def test_a_relative_import_inside_a_function_counts(importing: str, module_of: Write) -> None:
+    package = module_of("unused", "").parent / "users_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    call = "f(index)" if importing.endswith(" f") else "inner.f(index)"
+    body = data("self.run(index)", f"def run(self, index):\n        {importing}\n        return {call}")
+    (package / "data.py").write_text(body)
+    found = set()
+    for k in (1, 1, 2):
+        (package / "inner.py").write_text(f"def f(i): return i * {k}")
+        for name in ("users_package", "users_package.inner", "users_package.data"):
+            sys.modules.pop(name, None)
+        found.add(digest(module_of, "from users_package.data import Data"))
+    assert len(found) == 2
+
+
 def test_a_changed_submodule_changes_the_id(tmp_path: Path, module_of: Write) -> None:
     package = module_of("unused", "").parent / "users_package"
     package.mkdir()

@@ -14,6 +14,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +37,12 @@ class Pt:
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard with `torch.save`; tensors are never touched, so their memory is not taken."""
         import torch
-        from torch.utils.serialization import config
 
         tensors = {
             item.name: torch.empty((samples, *item.shape), dtype=getattr(torch, item.dtype))
             for item in fields
         }
-        # torch 2.6 has no such setting and aligns to 64 bytes, which maps as well.
-        settings: Any = config
-        known = "save.storage_alignment" in settings.get_config_copy()
-        with (
-            settings.patch({"save.storage_alignment": ALIGNMENT} if known else {}),
-            torch.serialization.skip_data(),
-        ):
+        with _aligned(), torch.serialization.skip_data():
             torch.save(tensors, path)
         with zipfile.ZipFile(path) as archive:
             found = _storages(path, archive, len(fields))
@@ -85,6 +79,20 @@ class Pt:
         """Map a shard by its recorded offsets, without unpickling anything."""
         check_magic(path, LOCAL_HEADER, "a .pt file in the zip layout")
         return dict(map_regions(path, shard, fields))
+
+
+def _aligned() -> AbstractContextManager[Any]:
+    """Return a context in which `torch.save` aligns storages to 4096 bytes.
+
+    A torch without that setting (2.6) aligns them to 64 bytes, which maps as well.
+    """
+    try:
+        from torch.utils.serialization import config
+    except ImportError:
+        return nullcontext()
+    settings: Any = config
+    known = "save.storage_alignment" in settings.get_config_copy()
+    return settings.patch({"save.storage_alignment": ALIGNMENT}) if known else nullcontext()  # type: ignore[no-any-return]
 
 
 def _storages(path: Path, archive: zipfile.ZipFile, fields: int) -> list[tuple[int, int]]:

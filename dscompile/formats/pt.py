@@ -92,7 +92,7 @@ def _aligned() -> AbstractContextManager[Any]:
         return nullcontext()
     settings: Any = config
     known = "save.storage_alignment" in settings.get_config_copy()
-    return settings.patch({"save.storage_alignment": ALIGNMENT}) if known else nullcontext()  # type: ignore[no-any-return]
+    return settings.patch({"save.storage_alignment": ALIGNMENT}) if known else nullcontext()
 
 
 def _storages(path: Path, archive: zipfile.ZipFile, fields: int) -> list[tuple[int, int]]:

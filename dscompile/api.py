@@ -104,7 +104,7 @@ def build(
     options = Options(
         format=format,
         compression=compression,
-        dtype=dtype,
+        dtype=_dtype_name(dtype),
         layout=layout,
         normalize=normalize,
         resize=resize,
@@ -131,6 +131,11 @@ def build(
     found = run(request)
     assert found.manifest is not None
     return Artifact(found.path, found.manifest, found.built, found.seconds)
+
+
+def _dtype_name(dtype: Any) -> Any:
+    """Return `float16` for `torch.float16`; a name stays as it is."""
+    return dtype if dtype is None or isinstance(dtype, str) else str(dtype).removeprefix("torch.")
 
 
 def convert(
@@ -169,7 +174,9 @@ def convert(
     from dscompile.compiler.convert import convert as run
     from dscompile.compiler.recipe import Options
 
-    options = Options(format=format, compression=compression, dtype=dtype, shard_bytes=shard_bytes)
+    options = Options(
+        format=format, compression=compression, dtype=_dtype_name(dtype), shard_bytes=shard_bytes
+    )
     found = run(Store.at(store), artifact, options, name=name, workers=workers, progress=progress)
     assert found.manifest is not None
     return Artifact(found.path, found.manifest, found.built, found.seconds)

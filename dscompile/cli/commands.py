@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -21,14 +24,23 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class _Group(click.Group):
-    """Turns an error of the library into one message on stderr and exit status 1."""
+    """Turns an error of the library into one message on stderr and exit status 1.
+
+    What the user's own code raises keeps its traceback: only that says where to look.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
+        signal.signal(signal.SIGTERM, _terminated)
         try:
             return super().invoke(ctx)
-        except DscompileError as error:
+        except (DscompileError, OSError) as error:
             click.echo(f"error: {error}", err=True)
             ctx.exit(1)
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    """Leave as on Ctrl-C, through every clean-up, with the status of a terminated process."""
+    raise SystemExit(128 + number)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -108,15 +120,17 @@ def build(
     from dscompile.compiler.recipe import Options
     from dscompile.sources import attribute
 
-    options = Options(
-        format=format_,
-        normalize=normalize,
-        splits=splits or None,
-        version=version_,
-        transform=None if transform is None else attribute(transform),
-        **rest,
-    )
-    with show.progress(quiet or as_json) as progress:
+    # What the user's own code prints must not stand in the JSON.
+    printed = redirect_stdout(sys.stderr) if as_json else nullcontext()
+    with printed, show.progress(quiet or as_json) as progress:
+        options = Options(
+            format=format_,
+            normalize=normalize,
+            splits=splits or None,
+            version=version_,
+            transform=None if transform is None else attribute(transform),
+            **rest,
+        )
         found = run(
             Request(
                 source=source,
@@ -187,9 +201,7 @@ def verify(artifact: str, quick: bool, store: Path | None, as_json: bool) -> Non
 @click.argument("artifact")
 @click.option("--format", type=click.Choice(["pt", "hdf5", "lmdb"]), default="pt", show_default=True)
 @click.option("--compression", type=click.Choice(["gzip", "lzf"]), help="For hdf5: smaller, not mapped.")
-@click.option(
-    "--dtype", type=click.Choice(["float32", "float16", "bfloat16", "uint8"]), help="[default: unchanged]"
-)
+@click.option("--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="[default: unchanged]")
 @click.option("--shard-bytes", type=SIZE, default="1GiB", show_default=True, help="Size of a shard.")
 @click.option("--name", help="Name of the new artifact [default: the parent's].")
 @click.option("--workers", type=click.IntRange(1), help="Number of workers [default: all cores].")

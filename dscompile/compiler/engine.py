@@ -26,6 +26,7 @@ from dscompile.compiler.reading import Work, batched
 from dscompile.compiler.rows import Report
 from dscompile.errors import BuildError, OpaqueError
 
+PR_SET_PDEATHSIG = 1
 Task = Callable[[Work, str, range], Report]
 Progress = Callable[[str, int, int], None]
 # Works of this process by token; forked workers inherit the table, so nothing is pickled for them.
@@ -134,9 +135,19 @@ def _can_fork() -> bool:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and keep torch to one thread as its DataLoader does."""
+    """Leave Ctrl-C to the parent, end with it, and keep torch to one thread as its DataLoader does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_parent()
     _keep_to_one_thread()
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this worker when its parent dies, however it dies (Linux)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _keep_to_one_thread() -> None:

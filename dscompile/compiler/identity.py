@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import logging
 import os
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -23,10 +24,13 @@ from typing import Any
 import numpy as np
 
 from dscompile.artifact.hashing import file_sha256
-from dscompile.compiler.reach import is_users, reached
+from dscompile.compiler.reach import is_users, literals, reached
 from dscompile.compiler.samples import has_bytes
+from dscompile.compiler.state import files_below, has_state, state_of
 from dscompile.errors import OpaqueError
 
+_PLAIN = (type(None), type(...), bool, int, float, complex, range, slice, str, bytes)
+_PATH_WORDS = re.compile(r"root|path|dir|folder|file", re.IGNORECASE)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodDescriptorType, np.ufunc, logging.Logger)
 
 
@@ -67,10 +71,12 @@ class _Walk:
 
     def add(self, value: Any, path: str) -> None:
         """Add one value; `path` says in messages where it was reached."""
-        if value is None or value is ... or isinstance(value, (bool, int, float, complex, range, slice)):
-            return self._feed(type(value).__name__, repr(value))
-        if isinstance(value, (str, bytes)):
-            return self._text(value)
+        if isinstance(value, _PLAIN):
+            if isinstance(value, (str, bytes)):
+                self._text(value, path)
+            else:
+                self._feed(type(value).__name__, repr(value))
+            return None if type(value).__module__ == "builtins" else self._subclass(value, path)
         if id(value) in self._seen:
             return self._feed("again", str(self._seen[id(value)]))
         self._seen[id(value)] = len(self._seen)
@@ -89,12 +95,13 @@ class _Walk:
             plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous().as_subclass(torch.Tensor)
             self._feed("tensor", f"{plain.dtype}{tuple(plain.shape)}")
             self.digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+            self.add(value.__dict__ or None, path)
         elif isinstance(value, types.MethodType):
             self._items((value.__func__, value.__self__), path)
         elif isinstance(value, partial):
             self._items((value.func, value.args, value.keywords), path)
         elif isinstance(value, os.PathLike):
-            self._text(os.fspath(value))
+            self._text(os.fspath(value), ".path")
         else:
             self._object(value, path)
         return None
@@ -113,8 +120,13 @@ class _Walk:
             for position, item in enumerate(value):
                 self.add(item, f"{path}[{position}]")
         if type(value).__module__ != "builtins":
-            self.add(type(value), path)
-            self.add(getattr(value, "__dict__", None), path)
+            self._subclass(value, path)
+
+    def _subclass(self, value: Any, path: str) -> None:
+        """Add what a subclass of a plain type has beyond it."""
+        self.add(type(value), path)
+        self.add(getattr(value, "__dict__", None), path)
+        self.add(getattr(value, "default_factory", None), path)
 
     def _digest(self, value: Any, path: str) -> str:
         walk = _Walk(self._place, opaque_ok=self._opaque_ok)
@@ -137,11 +149,14 @@ class _Walk:
         elif hasattr(value, "tobytes") and hasattr(value, "mode"):
             self._feed("picture", f"{value.mode}{value.size}")
             self.digest.update(value.tobytes())
-        elif isinstance(value, types.ModuleType) or not _has_state(value):
+            palette = getattr(value, "palette", None)
+            self._feed("palette", repr(palette and (palette.mode, bytes(palette.palette))))
+            self._feed("info", repr(value.info.get("transparency")))
+        elif isinstance(value, types.ModuleType) or not has_state(value):
             self._opaque(value, path)
         else:
             self.add(type(value), path)
-            for name, item in _state(value):
+            for name, item in state_of(value):
                 self._feed("attribute", name)
                 self.add(item, f"{path}.{name}")
 
@@ -157,6 +172,9 @@ class _Walk:
         self.add(getattr(function, "__wrapped__", None), path)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.add(cell.cell_contents, f"{path} closure {name}")
+        for text in literals(function.__code__):
+            if os.sep in text:
+                self._text(text, path)
         for name, item in reached(function.__code__, function.__globals__):
             self._feed("global", name)
             self.add(item, f"{path} global {name}")
@@ -201,13 +219,18 @@ class _Walk:
         self._feed("array", f"{array.dtype.str}{array.shape}")
         return self.digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
-    def _text(self, value: str | bytes) -> None:
-        """Add a text; one that names a file or folder stands for its content, wherever it lies."""
-        path = Path(os.fsdecode(value)) if 0 < len(value) < 4096 and value not in ("/", ".", "..") else None
+    def _text(self, value: str | bytes, place: str) -> None:
+        """Add a text; one that names a file or folder stands for its content, wherever it lies.
+
+        A single word is taken for a path only where its place says so (`root`, `data_dir` …): a label that
+        happens to be the name of a folder here must not make the identity depend on where here is.
+        """
+        text = os.fsdecode(value)
+        looks = os.sep in text or "." in text or _PATH_WORDS.search(place.rpartition(".")[2]) is not None
         try:
-            if path is not None and (os.sep in str(path) or path.suffix) and path.exists():
-                return self._files(path)
-        except (OSError, ValueError):  # no name the file system knows
+            if 0 < len(text) < 4096 and text not in ("/", ".", "..") and looks and os.path.exists(text):
+                return self._files(Path(text))
+        except ValueError:  # no name the file system knows
             pass
         return self._feed(type(value).__name__, repr(value))
 
@@ -218,7 +241,7 @@ class _Walk:
         if path == Path.home() or len(path.resolve().parts) < 3:
             return self._feed("folder", path.name)
         self._feed("folder", "")
-        for file in sorted(item for item in path.rglob("*") if item.is_file()):
+        for file in files_below(path):
             self._feed("file", f"{file.relative_to(path).as_posix()} {file_sha256(file)}")
         return None
 
@@ -235,20 +258,3 @@ class _Walk:
     def _feed(self, kind: str, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")
         self.digest.update(f"{kind}:{len(data)}:".encode() + data)
-
-
-def _has_state(value: Any) -> bool:
-    if hasattr(type(value), "__next__") or hasattr(value, "fileno") or isinstance(value, types.CodeType):
-        return False
-    return hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-
-
-def _state(value: Any) -> list[tuple[str, Any]]:
-    names: list[str] = []
-    for kind in type(value).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        names.extend([slots] if isinstance(slots, str) else slots)
-    state = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    state.pop("__dict__", None)
-    state.pop("__weakref__", None)
-    return sorted({**state, **getattr(value, "__dict__", {})}.items())

@@ -54,17 +54,19 @@ class Converter:
         Raises:
             NumberError: Names field, sample and value.
         """
-        if self.field.dtype not in ("float16", "bfloat16"):
+        if self.field.dtype == "uint8":
             return
         channels = 1 if pixels.ndim == 3 else pixels.shape[-1]
-        unfit = ~np.isfinite(self.table(channels))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            unfit = ~np.isfinite(self.table(channels))
         if not unfit.any():
             return
         last = pixels[..., None] if pixels.ndim == 3 else pixels
         for row, sample in enumerate(last):
             bad = unfit[sample, np.arange(channels)]
             if bad.any():
-                value = self._float32(np.moveaxis(sample[None], -1, 1))
+                with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                    value = self._float32(np.moveaxis(sample[None], -1, 1))
                 raise overflow(self.field, first + row, value[~np.isfinite(self._rounded_floats(value))])
 
     def _float32(self, planes: Pixels) -> Pixels:

@@ -143,7 +143,15 @@ def check_space(root: Path, plan: Plan) -> None:
 
 def split_samples(data: SplitData, options: Options) -> int:
     """Return how many samples of a split are compiled."""
-    count = len(data.samples)
+    try:
+        count = len(data.samples)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"{type(data.samples).__name__}.__len__",
+            "a whole number >= 0",
+            f"{type(error).__name__}: {error}",
+            "Correct the dataset.",
+        ) from error
     return count if options.limit is None else min(count, options.limit)
 
 

@@ -48,6 +48,11 @@ def reached(code: types.CodeType, space: Mapping[str, Any]) -> Iterator[tuple[st
         yield from _taken(name, importlib.import_module(name), names, set())
 
 
+def literals(code: types.CodeType) -> list[str]:
+    """Return the texts written in a function and in its inner functions, sorted."""
+    return sorted({item for part in _parts(code) for item in part.co_consts if isinstance(item, str)})
+
+
 def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
     """Yield a code object and those of its inner functions."""
     yield code

@@ -13,7 +13,7 @@ from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.compiler.pixels import PIECE_BYTES, Converter, overflow, rounded, widened
 from dscompile.compiler.plan import Plan, geometry
 from dscompile.compiler.recipe import Options
-from dscompile.compiler.samples import Array, pixels_of, read, row_of, transformed
+from dscompile.compiler.samples import Array, is_pillow, pixels_of, read, row_of, transformed
 from dscompile.errors import NumberError, SampleError
 from dscompile.formats.protocol import Regions
 from dscompile.sources.protocol import SplitData
@@ -100,7 +100,7 @@ def _from_samples(work: Work, split: str, data: SplitData, rows: range) -> Piece
     columns: dict[str, list[Array]] = {item.name: [] for item in work.plan.fields}
     for index in rows:
         for name, row in _sample_rows(work, split, data, index).items():
-            columns[name].append(row)
+            columns[name].append(row.copy())  # a dataset may fill one buffer again for the next sample
     stored, measured = {}, {}
     for item, seen in zip(work.plan.fields, work.plan.seen, strict=True):
         values = np.stack(columns[item.name])
@@ -128,7 +128,14 @@ def _sample_rows(work: Work, split: str, data: SplitData, index: int) -> dict[st
 
 
 def _pixels(work: Work, item: Field, seen: Field, value: Any, place: str) -> Array:
-    if hasattr(value, "convert"):
+    if is_pillow(value):
+        if value.mode != seen.colour:
+            raise SampleError(
+                f"{place}, field {item.name!r}",
+                f"colour mode {seen.colour}, as in the first sample",
+                f"mode {value.mode}",
+                "Give all pictures one mode in the dataset, e.g. with image.convert('RGB').",
+            )
         value = geometry(work.options).picture(value)
         pixels = pixels_of(value, item.name, place)
     else:

@@ -18,6 +18,8 @@ Constants = tuple[tuple[float, ...], tuple[float, ...]]
 IMAGENET: Constants = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 # Raised when the same recipe would give other bytes than before.
 SEMANTICS = 1
+# The smallest normal float32: deviations are float32, and below it they lose digits or become 0.
+TINY = 2.0**-126
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Options:
         _one_of("format", self.format, CONTAINERS)
         _one_of("dtype", self.dtype, (None, *PICTURE_DTYPES))
         _one_of("layout", self.layout, (None, *LAYOUTS))
+        if self.splits == ():
+            raise OptionError("option split", "at least one split", "none", "Leave it out for all splits.")
         for name in ("resize", "crop", "limit", "shard_bytes"):
             at_least_one(name, getattr(self, name))
         if isinstance(self.normalize, str):
@@ -189,8 +193,10 @@ def _checked(constants: Any) -> Constants:
         )
     for channel, (middle, width) in enumerate(zip(mean, std, strict=True)):
         place = f"option normalize, channel {channel}"
-        if not (math.isfinite(width) and width > 0):
-            raise OptionError(place, "a finite deviation > 0", repr(width), "Choose another constant.")
+        if not TINY <= width < math.inf:
+            raise OptionError(
+                place, "a finite deviation > 0 in float32", repr(width), "Choose another constant."
+            )
         if not -1 <= middle <= 1:
             raise OptionError(
                 place,

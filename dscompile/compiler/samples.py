@@ -117,14 +117,15 @@ def _tuple_names(sample: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _is_picture(value: Any) -> bool:
-    return _is_pillow(value) or (_is_torch(value) and value.ndim == 3) or getattr(value, "ndim", 0) == 3
+    return is_pillow(value) or (_is_torch(value) and value.ndim == 3) or getattr(value, "ndim", 0) == 3
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic)) or getattr(value, "ndim", None) == 0
 
 
-def _is_pillow(value: Any) -> bool:
+def is_pillow(value: Any) -> bool:
+    """Whether a value is a Pillow image; imports nothing."""
     pillow = sys.modules.get("PIL.Image")
     return pillow is not None and isinstance(value, pillow.Image)
 
@@ -144,9 +145,9 @@ def field_of(name: str, value: Any, place: str, classes: tuple[str, ...] | None 
         return Field(name, "bool", (), python="bool")
     if isinstance(value, (int, np.integer)):
         return Field(name, "int64", (), python="int", classes=classes)
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, (float, np.float16, np.float32, np.float64)):
         return Field(name, "float64", (), python="float")
-    if _is_pillow(value):
+    if is_pillow(value):
         pixels = pixels_of(value, name, place)
         channels = 1 if pixels.ndim == 2 else pixels.shape[2]
         shape = (channels, *pixels.shape[:2])
@@ -162,9 +163,9 @@ def field_of(name: str, value: Any, place: str, classes: tuple[str, ...] | None 
 
 
 def _array_field(name: str, value: Any, place: str) -> Field:
-    if not has_bytes(value):
+    if not has_bytes(value) or isinstance(value, np.ma.MaskedArray):
         raise FieldError(
-            f"{place}, field {name!r}", "a dense tensor with data", f"{value!r:.60}", "Convert the field."
+            f"{place}, field {name!r}", "a dense array with data", f"{value!r:.60}", "Convert the field."
         )
     shape = tuple(int(size) for size in value.shape)
     dtype = str(value.dtype).removeprefix("torch.") if _is_torch(value) else value.dtype.name
@@ -189,8 +190,12 @@ def pixels_of(value: Any, name: str, place: str) -> Array:
     Raises:
         FieldError: The image's mode has no bytes per band.
     """
-    if not _is_pillow(value):
+    if not is_pillow(value):
         return np.moveaxis(array_of(value), 0, -1)
+    if 0 in value.size:
+        raise FieldError(
+            f"{place}, field {name!r}", "a picture with pixels", f"size {value.size}", "Skip it."
+        )
     if value.mode not in BYTE_MODES:
         raise FieldError(
             f"{place}, field {name!r}",

@@ -172,7 +172,7 @@ class CompiledDataset:
             drop_last=drop_last,
             device=device,
             dtype=dtype,
-            augment=tuple(augment),
+            augment=tuple(augment) if isinstance(augment, Iterable) else (augment,),
         )
 
     def rows(self) -> dict[str, FieldRows]:

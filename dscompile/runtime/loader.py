@@ -141,6 +141,14 @@ class Loader:
 def _columns(
     fields: tuple[Field, ...], dtype: torch.dtype | None, augment: tuple[Augmentation[Any], ...], seed: int
 ) -> list[_Column]:
+    for step in augment:
+        if not (callable(getattr(step, "draw", None)) and callable(getattr(step, "apply", None))):
+            raise OptionError(
+                "option augment",
+                "a list of augmentations of dscompile.augment",
+                repr(step),
+                "Use e.g. [dscompile.augment.RandomHorizontalFlip()].",
+            )
     pictures = [field for field in fields if field.layout == "CHW"]
     if augment and not pictures:
         raise OptionError(

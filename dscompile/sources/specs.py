@@ -109,14 +109,17 @@ def _public(names: Iterable[str]) -> list[str]:
 def _call(function: Any, place: str) -> Any:
     try:
         inspect.signature(function).bind()
-    except TypeError as error:
+    except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
         raise SourceError(
             place,
             "a function that can be called without arguments",
             f"{error}",
             "Give its arguments default values, or wrap it in a function that passes them.",
         ) from error
-    return function()
+    try:
+        return function()
+    except SystemExit as error:
+        raise _ended(place, error) from error
 
 
 def _import_module(name: str) -> ModuleType:
@@ -144,13 +147,16 @@ def _import_file(path: Path) -> ModuleType:
             str(path),
             "a file name that can be imported",
             repr(path.name),
-            "Rename it, for example with `_` for `-`.",
+            "Rename it with letters, digits and `_` only.",
         )
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
     importlib.invalidate_caches()  # the file may be younger than Python's listing of its folder
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except (SystemExit, SyntaxError) as error:
+        raise _ended(str(path), error) from error
     found = getattr(module, "__file__", None)
     if found is None or not os.path.samefile(found, path):
         raise SourceError(
@@ -160,6 +166,12 @@ def _import_file(path: Path) -> ModuleType:
             "Rename the file.",
         )
     return module
+
+
+def _ended(place: str, error: BaseException) -> SourceError:
+    """Return the error for code that ends the process, or is no Python, instead of giving a dataset."""
+    got = f"{type(error).__name__}: {error}"
+    return SourceError(place, "code that runs to its end", got, "Correct it, and try it with python alone.")
 
 
 def _near_files(path: Path) -> str:

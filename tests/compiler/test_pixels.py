@@ -338,6 +338,6 @@ def test_pictures_of_unequal_size_are_refused_with_both_sizes(store: Path) -> No
     with pytest.raises(SampleError, match=r"sample 2.*224x224.*sample 0.*224x223.*--resize"):
         dscompile.build(dataset, store=store)
     dataset.items[2] = (Image.new("L", (224, 224)), 1)
-    with pytest.raises(SampleError, match=r"sample 2.*3 channels.*got 1 channels"):
+    with pytest.raises(SampleError, match=r"sample 2.*colour mode RGB.*got mode L"):
         dscompile.build(dataset, store=store)
     assert not (store / "items").exists()

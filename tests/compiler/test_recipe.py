@@ -209,7 +209,7 @@ def test_the_three_containers_have_one_content(store: Path) -> None:
     [
         ({"format": "zip"}, "'zip'"),
         ({"dtype": "float64"}, "'float64'"),
-        ({"dtype": torch.float16}, "torch.float16"),
+        ({"dtype": torch.int16}, "int16"),
         ({"layout": "NHWC"}, "'NHWC'"),
         ({"resize": 0}, "resize"),
         ({"resize": -3}, "resize"),

@@ -27,6 +27,7 @@ from dscompile.compiler.rows import Report
 from dscompile.errors import BuildError, OpaqueError
 
 PR_SET_PDEATHSIG = 1
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 Task = Callable[[Work, str, range], Report]
 Progress = Callable[[str, int, int], None]
 # Works of this process by token; forked workers inherit the table, so nothing is pickled for them.
@@ -103,6 +104,7 @@ class Engine:
             yield self._executor
         else:
             with local_executor(work, self.workers) as pool:
+                _start(pool)
                 yield pool
 
     @contextmanager
@@ -130,6 +132,18 @@ def local_executor(work: Work, workers: int) -> Executor:
     return ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start_worker)
 
 
+def _start(pool: Executor) -> None:
+    """Start all workers now, with the signals that stop a build held back.
+
+    A handler that raises while Python runs its callbacks around a fork is ignored, and the build would go on.
+    """
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        pool.submit(int).result()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
 def _can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
 
@@ -138,6 +152,7 @@ def _start_worker() -> None:
     """Leave Ctrl-C to the parent, end with it, and keep torch to one thread as its DataLoader does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     _end_with_parent()
     _keep_to_one_thread()
 

@@ -12,7 +12,7 @@ from dscompile.artifact.fields import Field, Normalisation
 from dscompile.artifact.hashing import block_rows, row_blocks
 from dscompile.artifact.store import folder_name
 from dscompile.compiler.recipe import Options, is_float
-from dscompile.compiler.samples import Layout, field_of, read, transformed
+from dscompile.compiler.samples import Layout, field_of, length_of, read, transformed
 from dscompile.compiler.transforms import Geometry
 from dscompile.errors import OptionError, SourceError, SpaceError
 from dscompile.formats.protocol import Format
@@ -143,15 +143,7 @@ def check_space(root: Path, plan: Plan) -> None:
 
 def split_samples(data: SplitData, options: Options) -> int:
     """Return how many samples of a split are compiled."""
-    try:
-        count = len(data.samples)
-    except (TypeError, ValueError) as error:
-        raise SourceError(
-            f"{type(data.samples).__name__}.__len__",
-            "a whole number >= 0",
-            f"{type(error).__name__}: {error}",
-            "Correct the dataset.",
-        ) from error
+    count = length_of(data.samples)
     return count if options.limit is None else min(count, options.limit)
 
 

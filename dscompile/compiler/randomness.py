@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dscompile.compiler.samples import Layout, array_of, read, transformed
+from dscompile.compiler.samples import Layout, array_of, length_of, read, transformed
 from dscompile.errors import RandomTransformError
 from dscompile.sources.protocol import SplitData
 
@@ -63,7 +63,7 @@ def refuse_hidden(data: SplitData, transform: Callable[[Any], Any] | None, place
         RandomTransformError: Names the sample that came out different.
     """
     samples = data.samples if transform is None else _Transformed(data, transform, place)
-    last = len(samples) - 1
+    last = length_of(samples) - 1
     for step in range(PROBES if last >= 0 else 0):
         index = round(step * last / (PROBES - 1))
         # Seeds of its own for each: a coin falls alike under the same two, whatever the sample.
@@ -89,7 +89,7 @@ class _Transformed:
     place: str
 
     def __len__(self) -> int:
-        return len(self.data.samples)
+        return length_of(self.data.samples)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         place = f"{self.place}, sample {index}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dscompile.artifact.fields import STORED_AS, Field
-from dscompile.errors import DscompileError, FieldError, SampleError
+from dscompile.errors import DscompileError, FieldError, SampleError, SourceError
 from dscompile.sources.protocol import Samples
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -67,6 +67,23 @@ class Layout:
                 place, f"a {self.structure} of {', '.join(self.names)}", got, "Yield equal structures."
             )
         return found
+
+
+def length_of(samples: Samples) -> int:
+    """Return the number of samples.
+
+    Raises:
+        SourceError: The dataset's `__len__` does not give one.
+    """
+    try:
+        return len(samples)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"{type(samples).__name__}.__len__",
+            "a whole number >= 0",
+            f"{type(error).__name__}: {error}",
+            "Correct the dataset.",
+        ) from error
 
 
 def read(samples: Samples, index: int, place: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dscompile.artifact.parsing import count, number, text, truth
+from dscompile.artifact.parsing import MOST, count, label, number, text, truth
 from dscompile.errors import FieldError
 
 # dtype -> little-endian NumPy type of the stored bytes. NumPy has no bfloat16: its bits are stored as uint16.
@@ -32,6 +32,7 @@ NAME_BYTES = 200  # LMDB allows keys of 511 bytes
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 PYTHON_TYPES = ("tensor", "int", "float", "bool")
 LAYOUTS = ("CHW", "HWC")
+MOST_AXES = 31  # HDF5 and NumPy 1 know 32 axes, one of which is that of the rows
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Normalisation:
     def from_dict(cls, data: Mapping[str, Any]) -> Normalisation:
         """Make one from the data of `to_dict`."""
         mean, std = (tuple(number(value) for value in data[key]) for key in ("mean", "std"))
-        return cls(mean, std, truth(data["applied"]), text(data.get("origin", "given")))
+        return cls(mean, std, truth(data["applied"]), label(data.get("origin", "given")))
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Field:
         if not _can_be_named(self.name):
             expected = f"a name of at most {NAME_BYTES} bytes in UTF-8, without '/' and NUL, not '.' or '..'"
             raise FieldError(place, expected, repr(self.name), "Rename the field.")
-        for label, value, known in (
+        for key, value, known in (
             ("dtype", self.dtype, tuple(STORED_AS)),
             ("kind", self.kind, KINDS),
             ("python type", self.python, PYTHON_TYPES),
@@ -124,9 +125,13 @@ class Field:
         ):
             if value not in known:
                 listed = ", ".join(str(item) for item in known if item is not None)
-                raise FieldError(f"{place}, {label}", f"one of {listed}", repr(value), "Convert the field.")
+                raise FieldError(f"{place}, {key}", f"one of {listed}", repr(value), "Convert the field.")
         if any(size < 0 for size in self.shape):
             raise FieldError(place, "axis sizes >= 0", str(self.shape), "Correct the shape.")
+
+        if len(self.shape) > MOST_AXES:
+            got = f"{len(self.shape)} axes"
+            raise FieldError(f"{place}, shape", f"at most {MOST_AXES} axes", got, "Flatten the field.")
 
     @property
     def row_bytes(self) -> int:
@@ -137,6 +142,34 @@ class Field:
     def is_picture(self) -> bool:
         """Whether resizing, normalisation and geometric augmentation concern this field."""
         return self.layout is not None
+
+    @property
+    def extent(self) -> int:
+        """Bytes of one sample's field if its empty axes had size 1: what array libraries compute with."""
+        return math.prod(max(1, size) for size in self.shape) * int(STORED_AS[self.dtype][2:])
+
+    def check(self) -> None:
+        """Refuse values that are each of their type and contradict each other.
+
+        Raises:
+            FieldError: They do; field and key are named.
+        """
+        place, axes, norm = f"field {self.name!r}", len(self.shape), self.normalisation
+        channels = dict(zip(self.layout or "", self.shape, strict=False)).get("C")
+        constants = set() if norm is None else {len(norm.mean), len(norm.std)}
+        for key, sound, expected, got in (
+            ("shape", self.extent <= MOST, "rows of less than 2**63 bytes", f"{self.extent} bytes"),
+            ("python", self.python == "tensor" or not axes, "a tensor where there are axes", self.python),
+            ("layout", self.layout is None or axes == 3, "a picture of 3 axes", f"{axes} axes"),
+            (
+                "normalisation",
+                constants <= {channels},
+                f"mean and std of {channels} channels",
+                f"{constants} constants",
+            ),
+        ):
+            if not sound:
+                raise FieldError(f"{place}, {key}", expected, got, "Correct the field.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data, without what is None."""
@@ -162,6 +195,9 @@ class Field:
             FieldError: A value is outside what this version knows.
             KeyError, TypeError, ValueError: The data is not of that form.
         """
+        optional = ("layout", "value_range", "colour", "normalisation", "classes")
+        if absent := [key for key in optional if key in data and data[key] is None]:
+            raise TypeError(f"{absent[0]} is null: leave it out")
         span, norm, classes = data.get("value_range"), data.get("normalisation"), data.get("classes")
         return cls(
             name=text(data["name"]),
@@ -171,9 +207,9 @@ class Field:
             python=text(data.get("python", "tensor")),
             layout=data.get("layout"),
             value_range=None if span is None else (number(span[0]), number(span[1])),
-            colour=None if data.get("colour") is None else text(data["colour"]),
+            colour=None if data.get("colour") is None else label(data["colour"]),
             normalisation=None if norm is None else Normalisation.from_dict(norm),
-            classes=None if classes is None else tuple(text(name) for name in classes),
+            classes=None if classes is None else tuple(label(name) for name in classes),
         )
 
 

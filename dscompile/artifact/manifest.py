@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,16 +113,20 @@ class Manifest:
         """
         file = path / FILE_NAME
         try:
+            if not stat.S_ISREG(os.stat(file).st_mode):  # a pipe would be waited for without end
+                raise invalid(file, "a regular file", "a folder, a pipe or a device")
             text = file.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except ManifestError:
+            raise
+        except UnicodeDecodeError as error:
+            raise invalid(file, "UTF-8 text", str(error)) from error
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # ValueError: NUL in the path
             raise ArtifactNotFoundError(
                 str(path),
                 f"an artifact, a folder with {FILE_NAME}",
-                "no such folder" if not path.exists() else "a folder without it",
+                "a folder without it" if os.path.exists(path) else "no such folder",
                 "Run 'dscompile list' to see what is there, or build it.",
             ) from error
-        except UnicodeDecodeError as error:
-            raise invalid(file, "UTF-8 text", str(error)) from error
         except OSError as error:
             raise invalid(file, "a file that can be read", error.strerror or str(error)) from error
         data = _parse(file, text)
@@ -147,8 +153,8 @@ class Manifest:
             splits={name: Split.from_dict(item) for name, item in data["splits"].items()},
             sources=tuple(dict(item) for item in data["sources"]),
             notes=dict(data.get("notes", {})),
-            compression=None if data.get("compression") is None else text(data["compression"]),
-            parent=None if data.get("parent") is None else dict(data["parent"]),
+            compression=text(data["compression"]) if "compression" in data else None,
+            parent=dict(data["parent"]) if "parent" in data else None,
             writer=dict(data["writer"]),
             build=dict(data["build"]),
         )
@@ -166,17 +172,28 @@ class Manifest:
         paths = [shard.path for split in self.splits.values() for shard in split.shards]
         if len(set(paths)) != len(paths):
             raise invalid(file, "every shard once", "one path twice")
+        for item in self.fields:
+            item.check()
         for name, split in self.splits.items():
             split.check(
                 f"{file}, split {name!r}", self.fields, self.block_rows, mapped=self.compression is None
             )
+        self._check_seals(file, data)
+
+    def _check_seals(self, file: Path, data: Mapping[str, Any]) -> None:
+        """Refuse digests that do not belong to what was read, and values that were not read as they stand."""
         for key, value in (("recipe_id", self.recipe_id), ("content_digest", self.content_digest)):
             if data.get(key) != value:
                 raise ForeignManifestError(
                     f"{file}, {key}", f"{value}, computed from the manifest", repr(data.get(key)), REBUILD
                 )
-        if data.get("checksum") != self.to_dict()["checksum"]:
+        written = self.to_dict()
+        if data.get("checksum") != written["checksum"]:
             raise invalid(file, "the recorded checksum to match its keys", "a changed value")
+        # Sizes follow from the other keys and are not read.
+        lost = _lost({key: value for key, value in data.items() if key != "bytes"}, written)
+        if lost is not None:
+            raise invalid(f"{file}, {lost}", "a value of the type that docs/format.md says", "another")
 
 
 def _resident(fields: tuple[Field, ...], samples: int) -> dict[str, int]:
@@ -186,6 +203,23 @@ def _resident(fields: tuple[Field, ...], samples: int) -> dict[str, int]:
         * sum((replace(item, dtype=dtype) if item.is_picture else item).row_bytes for item in fields)
         for dtype in ("uint8", "float16", "bfloat16", "float32")
     }
+
+
+def _lost(read: Any, written: Any) -> str | None:
+    """Return the key of a value that would not be written as it was read, None if all would be.
+
+    Keys that this version does not know are not compared.
+    """
+    if isinstance(read, dict) and isinstance(written, dict):
+        pairs = [(str(key), read[key], written[key]) for key in read if key in written]
+    elif isinstance(read, list) and isinstance(written, list) and len(read) == len(written):
+        pairs = [(str(place), *pair) for place, pair in enumerate(zip(read, written, strict=True))]
+    else:
+        return None if read == written else ""
+    for key, *pair in pairs:
+        if (inner := _lost(*pair)) is not None:
+            return f"{key}.{inner}".rstrip(".")
+    return None
 
 
 def _parse(file: Path, text: str) -> Mapping[str, Any]:
@@ -202,7 +236,9 @@ def _parse(file: Path, text: str) -> Mapping[str, Any]:
 
     try:
         data = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+        if isinstance(error, ManifestError):
+            raise
         raise invalid(file, "a JSON object", f"{error}") from error
     if not isinstance(data, dict):
         raise invalid(file, "a JSON object", type(data).__name__)

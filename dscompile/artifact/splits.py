@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dscompile.artifact.fields import Field
-from dscompile.artifact.parsing import REBUILD, count, invalid, text
+from dscompile.artifact.parsing import MOST, REBUILD, count, invalid, text
 from dscompile.errors import UnsafePathError
 
 
@@ -71,6 +71,8 @@ class Shard(NamedTuple):
         path = PurePosixPath(self.path)
         if path.is_absolute() or ".." in path.parts or not path.parts or set(self.path) & {"\\", "\x00"}:
             raise UnsafePathError(place, "a relative path inside the artifact", repr(self.path), REBUILD)
+        if self.samples < 1:
+            raise invalid(place, "samples >= 1", str(self.samples))
         if self.first != first:
             raise invalid(place, f"its first row to be {first}", str(self.first))
         rows = {item.name: item.row_bytes * self.samples for item in fields if mapped}
@@ -126,7 +128,13 @@ class Split(NamedTuple):
         )
 
     def check(self, place: str, fields: Sequence[Field], block_rows: int, *, mapped: bool) -> None:
-        """Refuse shards that do not cover the rows exactly once, and a wrong number of digests."""
+        """Refuse no rows or too many, shards that do not cover them once, and a wrong number of digests."""
+        if self.samples < 1:
+            raise invalid(place, "samples >= 1", str(self.samples))
+        for item in fields:
+            if item.extent * self.samples > MOST:
+                got = f"{self.samples} rows of {item.extent} bytes"
+                raise invalid(f"{place}, field {item.name!r}", "less than 2**63 bytes of rows", got)
         first = 0
         for shard in self.shards:
             shard.check(f"{place}, shard {shard.path!r}", first, fields, mapped=mapped)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dscompile.artifact.manifest import CONTAINERS, FILE_NAME, Manifest
+from dscompile.artifact.references import as_path, describe, label, usable_name
 from dscompile.errors import (
     AmbiguousArtifactError,
     ArtifactError,
@@ -24,7 +24,6 @@ from dscompile.errors import (
 )
 
 ID_DIGITS = 12
-NAME_LENGTH = 200  # file systems allow 255 bytes
 STAGING = ".staging-"
 
 
@@ -48,13 +47,13 @@ class Store(NamedTuple):
         Raises:
             StoreError: The path is a file.
         """
-        chosen = root if root is not None else os.environ.get("DSCOMPILE_STORE") or None
+        chosen = root or os.environ.get("DSCOMPILE_STORE") or None
         if chosen is None:
             import platformdirs
 
             chosen = platformdirs.user_cache_path("dscompile")
         path = Path(os.path.abspath(os.path.expanduser(chosen)))
-        if path.exists() and not path.is_dir():
+        if os.path.exists(path) and not os.path.isdir(path):
             raise StoreError(str(path), "a directory for artifacts", "a file", "Choose another --store.")
         return cls(path)
 
@@ -67,8 +66,11 @@ class Store(NamedTuple):
         """Return the folder of the artifact with that name and recipe id.
 
         Raises:
-            OptionError: The name is taken by the folder of downloads.
+            OptionError: The name is taken by the folder of downloads, or no folder can have it.
         """
+        if not usable_name(name):
+            expected = "a name with at least one ASCII letter or digit"
+            raise OptionError("option name", expected, repr(name), "Choose another --name.")
         if folder_name(name) == self.downloads.name:
             raise OptionError("option name", "a name that is not taken", repr(name), "Choose another --name.")
         return self.root / folder_name(name) / recipe_id[:ID_DIGITS]
@@ -78,11 +80,19 @@ class Store(NamedTuple):
 
         Args:
             name: Only those in the folder of that name.
+
+        Raises:
+            StoreError: The store cannot be read.
         """
-        if not self.root.is_dir():
-            return []
-        found = []
-        for file in sorted(self.root.glob(f"{name}/*/{FILE_NAME}")):
+        found: list[Entry] = []
+        try:
+            os.scandir(self.root).close()
+            files = sorted(self.root.glob(f"{name}/*/{FILE_NAME}"))
+        except FileNotFoundError:
+            return found
+        except (OSError, ValueError) as error:  # ValueError: NUL in the path
+            raise _unusable(self.root, "a directory that can be read", error) from error
+        for file in files:
             folder = file.parent
             if folder.name.startswith(".") or folder.parent.name.startswith("."):
                 continue
@@ -104,7 +114,7 @@ class Store(NamedTuple):
             ManifestError: The artifact's manifest is not valid.
         """
         text = os.fspath(reference)
-        if (path := _as_path(reference)) is not None:
+        if (path := as_path(reference)) is not None:
             return path, Manifest.read(path)
         matches = self._named(text)
         sound = [(entry.path, entry.manifest) for entry in matches if entry.manifest is not None]
@@ -114,7 +124,7 @@ class Store(NamedTuple):
             raise AmbiguousArtifactError(
                 f"artifact {text!r} in {self.root}",
                 "one artifact, or several of equal content",
-                ", ".join(f"{_label(path)} ({describe(manifest)})" for path, manifest in sound),
+                ", ".join(f"{label(path)} ({describe(manifest)})" for path, manifest in sound),
                 "Name one as NAME@ID.",
             )
         return min(sound, key=lambda item: (CONTAINERS.index(item[1].container), item[0].name))
@@ -128,8 +138,8 @@ class Store(NamedTuple):
             ManifestError: A folder outside the store has a manifest that is not valid.
         """
         text = os.fspath(reference)
-        if (path := _as_path(reference)) is not None:
-            if not (path / FILE_NAME).exists():
+        if (path := as_path(reference)) is not None:
+            if not os.path.exists(path / FILE_NAME):
                 raise ArtifactNotFoundError(
                     str(path), f"an artifact, a folder with {FILE_NAME}", "none", "Run 'dscompile list'."
                 )
@@ -141,7 +151,7 @@ class Store(NamedTuple):
             raise AmbiguousArtifactError(
                 f"artifact {text!r} in {self.root}",
                 "exactly one artifact",
-                ", ".join(_label(entry.path) for entry in matches),
+                ", ".join(label(entry.path) for entry in matches),
                 "Name one as NAME@ID.",
             )
         return matches[0].path
@@ -203,10 +213,18 @@ class Store(NamedTuple):
         return True
 
     def remove(self, path: Path) -> None:
-        """Remove an artifact; it is renamed first, so that nobody finds it half removed."""
+        """Remove an artifact; it is renamed first, so that nobody finds it half removed.
+
+        Raises:
+            StoreError: It cannot be removed, for lack of permission or as the store is read-only.
+        """
         doomed = path.parent / f"{STAGING}{path.name}-removed-{secrets.token_hex(4)}"
-        path.rename(doomed)
-        shutil.rmtree(doomed)
+        try:
+            path.rename(doomed)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            place = doomed if os.path.exists(doomed) else path
+            raise _unusable(place, "an artifact that can be removed", error) from error
         with suppress(OSError):  # other artifacts of that name
             path.parent.rmdir()
 
@@ -224,30 +242,32 @@ class Store(NamedTuple):
     def _named(self, text: str) -> list[Entry]:
         """Return the artifacts that `NAME` or `NAME@ID-prefix` fits, at least one."""
         name, _, prefix = text.partition("@")
-        folder, digits = folder_name(name), prefix[:ID_DIGITS]
-        matches = [entry for entry in self.entries(folder) if entry.path.name.startswith(digits)]
+        folder, digits = usable_name(name), prefix[:ID_DIGITS]
+        known = self.entries(folder) if folder else []
+        matches = [entry for entry in known if entry.path.name.startswith(digits)]
         if not matches:
             raise self._unknown(text)
         return matches
 
     def _unknown(self, text: str) -> ArtifactNotFoundError:
         names = sorted({entry.path.parent.name for entry in self.entries()})
+        listed = f"only {', '.join(names)}" if names else "an empty store"
+        if not usable_name(text.partition("@")[0]):
+            place = f"artifact {text!r} in {self.root}"
+            return ArtifactNotFoundError(
+                place, "a path, NAME or NAME@ID", f"no name, and {listed}", "Run 'dscompile list'."
+            )
         return ArtifactNotFoundError(
             f"store {self.root}",
             f"an artifact {text!r}",
-            f"only {', '.join(names)}" if names else "an empty store",
+            listed,
             f"Build it with 'dscompile build {text.partition('@')[0]}', or choose another --store.",
         )
 
 
 def folder_name(name: str) -> str:
     """Return the name as one folder: `emnist:balanced` -> `emnist-balanced`; long ones are cut."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:NAME_LENGTH].strip("-.") or "dataset"
-
-
-def describe(manifest: Manifest) -> str:
-    """Return container and dtypes in a few words, to tell candidates apart."""
-    return ", ".join([manifest.container, *(f"{item.name} {item.dtype}" for item in manifest.fields)])
+    return usable_name(name) or "dataset"
 
 
 def fsync(path: Path) -> None:
@@ -259,16 +279,10 @@ def fsync(path: Path) -> None:
         os.close(handle)
 
 
-def _as_path(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the absolute path if the reference is one, None if it is a name."""
-    text = os.fspath(reference)
-    if isinstance(reference, os.PathLike) or os.sep in text or os.path.exists(os.path.join(text, FILE_NAME)):
-        return Path(os.path.abspath(os.path.expanduser(text)))
-    return None
-
-
-def _label(path: Path) -> str:
-    return f"{path.parent.name}@{path.name}"
+def _unusable(place: Path, expected: str, error: Exception) -> StoreError:
+    got = getattr(error, "strerror", None) or str(error)
+    cure = "Correct the permissions of the store, or choose another --store."
+    return StoreError(str(place), expected, got, cure)
 
 
 def _unreadable(folder: Path, error: OSError) -> ArtifactError:

@@ -74,8 +74,8 @@ def report(found: Built) -> None:
     click.echo(f"{verb} {found.path}  ({splits}; {size(manifest.bytes_on_disk)}; {found.seconds:.2f} s)")
     if manifest.parent is not None:
         same = "the parent's content digest" if lossless(manifest) else "values rounded to another dtype"
-        click.echo(f"converted from {manifest.parent.get('container')}: {same}")
-    click.echo(f'open it with dscompile.open("{manifest.name}@{found.path.name}", split=…)')
+        click.echo(plain(f"converted from {manifest.parent.get('container')}: {same}"))
+    click.echo(plain(f'open it with dscompile.open("{manifest.name}@{found.path.name}", split=…)'))
 
 
 def entries(rows: Sequence[dict[str, Any]], root: Path) -> None:
@@ -129,17 +129,27 @@ def problems(path: Path, found: Sequence[Problem]) -> None:
     if not found:
         click.echo(f"ok {path}")
     for problem in found:
-        click.echo(f"error: {problem}", err=True)
+        click.echo(plain(f"error: {problem}"), err=True)
 
 
 def size(count: int) -> str:
     """Return a number of bytes with a unit."""
+    if count >= 1 << 80:
+        return "over 2^80 B"
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def plain(text: str) -> str:
+    """Return text from a file with what a terminal would obey spelt out: `\\x1b` for an escape."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 @contextmanager
@@ -152,7 +162,7 @@ def progress(quiet: bool, verb: str = "build") -> Iterator[Callback | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -182,12 +192,14 @@ def _plan_rows(plan: Any) -> list[list[str]]:
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left")
+    # Text and no str: "[" is no markup in it.
+    table = Table(title=Text(plain(title), "table.title") if title else None, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(plain(cell)) for cell in row))
     Console().print(table)
 
 
@@ -195,7 +207,16 @@ def _numbers(values: Any) -> str:
     if values is None:
         return ""
     many = values if isinstance(values, (list, tuple)) else [values]
-    return " ".join(f"{value:.4g}" for value in many)
+    return " ".join(map(_number, many))
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, (int, float)):
+        return "?"
+    try:
+        return f"{value:.4g}"
+    except OverflowError:
+        return "?"
 
 
 def _time(seconds: float) -> str:

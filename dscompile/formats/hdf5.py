@@ -18,10 +18,13 @@ from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
 from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
 from dscompile.formats.protocol import Regions, Rows
+from dscompile.formats.room import room_for
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 KIND = "an HDF5 file"
 ALIGNMENT = 4096
+# What h5py raises for files that are damaged or of types it does not know.
+UNREADABLE = (OSError, RuntimeError, KeyError, TypeError, ValueError)
 
 
 class Hdf5:
@@ -32,14 +35,16 @@ class Hdf5:
 
     def create(self, path: Path, fields: Sequence[Field], samples: int) -> Regions:
         """Lay out a shard: datasets (samples, *shape), contiguous, allocated, not filled."""
-        with new_file(path, ALIGNMENT) as file:
+        size = sum(item.row_bytes for item in fields) * samples
+        with room_for(path, size, RuntimeError), new_file(path, ALIGNMENT) as file:
             return {item.name: _allocated(file, item, samples) for item in fields}
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Describe each dataset by attributes; its bytes stay where they are."""
         import h5py
 
-        with h5py.File(path, "r+", locking=False) as file:
+        size = sum(length for _, length in regions.values())
+        with room_for(path, size, RuntimeError), h5py.File(path, "r+", locking=False) as file:
             describe(file, fields)
         return regions
 
@@ -73,7 +78,7 @@ def describe(file: Any, fields: Sequence[Field]) -> None:
 
 
 def check_datasets(path: Path, shard: Shard, fields: Sequence[Field]) -> None:
-    """Check each dataset's type and shape, and its place in the file where the manifest records one.
+    """Check each dataset as `dataset_of` does, and its place in the file where the manifest records one.
 
     Raises:
         ShardError: The file is no HDF5 file, or holds something else.
@@ -84,9 +89,46 @@ def check_datasets(path: Path, shard: Shard, fields: Sequence[Field]) -> None:
     try:
         with h5py.File(path, "r", locking=False) as file:
             for item in fields:
-                _check_dataset(path, file.get(item.name), item, shard)
-    except (OSError, RuntimeError) as error:
-        raise ShardError(str(path), KIND, str(error), RECOMPILE) from error
+                dataset = dataset_of(path, file, item, shard, chunked=not shard.regions)
+                place = shard.regions[item.name][0] if shard.regions else 0
+                # Only a contiguous dataset has an offset; one without bytes has none.
+                offset = (dataset.id.get_offset() or 0) if shard.regions else 0
+                if offset != place:
+                    raise ShardError(
+                        f"{path}, dataset {item.name!r}", f"offset {place}", str(offset), RECOMPILE
+                    )
+    except UNREADABLE as error:
+        if isinstance(error, ShardError):
+            raise
+        raise ShardError(str(path), KIND, str(error) or type(error).__name__, RECOMPILE) from error
+
+
+def dataset_of(path: Path, file: Any, item: Field, shard: Shard, *, chunked: bool) -> Any:
+    """Return the dataset of a field, if it is the file's own: no link elsewhere, no bytes of other files.
+
+    Raises:
+        ShardError: It is missing, a link, external or virtual, or of another layout, type or shape.
+    """
+    import h5py
+
+    place = f"{path}, dataset {item.name!r}"
+    if not isinstance(file.get(item.name, getlink=True), h5py.HardLink):
+        raise ShardError(place, "a dataset of this file", "none, or a link elsewhere", RECOMPILE)
+    dataset = file[item.name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
+        raise ShardError(
+            place, "a dataset of this file", "another object, or bytes of other files", RECOMPILE
+        )
+    empty = item.row_bytes * shard.samples == 0
+    if (dataset.chunks is not None) != (chunked and not empty):
+        layouts = ("contiguous", "chunked")
+        expected = layouts[chunked and not empty]
+        raise ShardError(place, f"a {expected} dataset", f"chunks {dataset.chunks}", RECOMPILE)
+    known = (np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
+    if (dataset.dtype, dataset.shape) != known:
+        found = f"{dataset.dtype} {dataset.shape}"
+        raise ShardError(place, f"type and shape {known[0]} {known[1]}", found, RECOMPILE)
+    return dataset
 
 
 def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
@@ -106,17 +148,3 @@ def _allocated(file: Any, item: Field, samples: int) -> tuple[int, int]:
     )
     # A dataset without bytes has no place; any offset will do for it.
     return dataset.get_offset() or 0, item.row_bytes * samples
-
-
-def _check_dataset(path: Path, dataset: Any, item: Field, shard: Shard) -> None:
-    import h5py
-
-    place = shard.regions[item.name][0] if shard.regions else None
-    expected = (place, np.dtype(STORED_AS[item.dtype]), (shard.samples, *item.shape))
-    found = None
-    if isinstance(dataset, h5py.Dataset):
-        found = (None if place is None else dataset.id.get_offset() or 0, dataset.dtype, dataset.shape)
-    if found != expected:
-        raise ShardError(
-            f"{path}, dataset {item.name!r}", f"offset, type and shape {expected}", str(found), RECOMPILE
-        )

@@ -12,10 +12,11 @@ from dscompile.artifact.fields import STORED_AS, Field
 from dscompile.artifact.hashing import BLOCK_BYTES, row_blocks
 from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
-from dscompile.formats.hdf5 import KIND, MAGIC, check_datasets, describe, new_file
+from dscompile.formats.hdf5 import KIND, MAGIC, UNREADABLE, check_datasets, dataset_of, describe, new_file
 from dscompile.formats.mapping import RECOMPILE, check_magic
 from dscompile.formats.plain import Plain
 from dscompile.formats.protocol import Array, Regions, Rows
+from dscompile.formats.room import room_for
 
 # A random row costs the decompression of its chunk: 64 KiB is a few rows, and enough for gzip to work with.
 CHUNK_BYTES = 64 << 10
@@ -44,7 +45,8 @@ class ChunkedHdf5:
         samples = max(
             (regions[item.name][1] // item.row_bytes for item in fields if item.row_bytes), default=0
         )
-        with new_file(packed) as file:
+        size = sum(length for _, length in regions.values())
+        with room_for(path, size, RuntimeError), new_file(packed) as file:
             for item in fields:
                 self._pack(file, path, item, regions[item.name][0], samples)
             describe(file, fields)
@@ -62,9 +64,14 @@ class ChunkedHdf5:
         check_magic(path, MAGIC, KIND)
         try:
             file = h5py.File(path, "r", locking=False)
-            return {item.name: ChunkedRows(path, file[item.name], item) for item in fields}
-        except (OSError, KeyError) as error:
-            raise ShardError(str(path), KIND, str(error), RECOMPILE) from error
+            return {
+                item.name: ChunkedRows(path, dataset_of(path, file, item, shard, chunked=True), item)
+                for item in fields
+            }
+        except UNREADABLE as error:
+            if isinstance(error, ShardError):
+                raise
+            raise ShardError(str(path), KIND, str(error) or type(error).__name__, RECOMPILE) from error
 
     def _pack(self, file: Any, path: Path, item: Field, start: int, samples: int) -> None:
         length = item.row_bytes * samples
@@ -103,7 +110,7 @@ class ChunkedRows:
             if isinstance(rows, slice):
                 return np.asarray(self._dataset[rows], STORED_AS[self._item.dtype])
             return self._scattered(np.asarray(rows))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             place = f"{self._path}, dataset {self._item.name!r}"
             raise ShardError(place, "chunks that can be read", str(error), RECOMPILE) from error
 

@@ -9,6 +9,7 @@ from dscompile.artifact.fields import Field
 from dscompile.artifact.splits import Shard
 from dscompile.formats.mapping import map_regions
 from dscompile.formats.protocol import Regions, Rows
+from dscompile.formats.room import room_for
 
 ALIGNMENT = 64
 
@@ -25,7 +26,7 @@ class Plain:
         for item in fields:
             regions[item.name] = (end, item.row_bytes * samples)
             end += -(-item.row_bytes * samples // ALIGNMENT) * ALIGNMENT
-        with path.open("xb") as file:
+        with room_for(path, end), path.open("xb") as file:
             file.truncate(end)
         return regions
 

@@ -23,9 +23,22 @@ from dscompile.artifact.splits import Shard
 from dscompile.errors import ShardError
 from dscompile.formats.mapping import RECOMPILE, check_magic, map_regions
 from dscompile.formats.protocol import Regions, Rows
+from dscompile.formats.room import room_for
 
 ALIGNMENT = 4096
+# What torch calls the folder in the archive where it is given a file and no path.
+ROOT = "archive"
 LOCAL_HEADER, CENTRAL_HEADER, DESCRIPTOR = b"PK\x03\x04", b"PK\x01\x02", b"PK\x07\x08"
+# What zipfile raises for damaged archives; UnicodeDecodeError is a ValueError.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    KeyError,
+    ValueError,
+    OverflowError,
+    struct.error,
+    NotImplementedError,
+    OSError,
+)
 
 
 class Pt:
@@ -42,22 +55,34 @@ class Pt:
             item.name: torch.empty((samples, *item.shape), dtype=getattr(torch, item.dtype))
             for item in fields
         }
-        with _aligned(), torch.serialization.skip_data():
-            torch.save(tensors, path)
+        size = sum(item.row_bytes for item in fields) * samples
+        # A path would give its name to the archive's folder, if it is ASCII.
+        with (
+            room_for(path, size, RuntimeError),
+            path.open("wb") as file,
+            _aligned(),
+            torch.serialization.skip_data(),
+        ):
+            torch.save(tensors, file)
         with zipfile.ZipFile(path) as archive:
             found = _storages(path, archive, len(fields))
         return {item.name: region for item, region in zip(fields, found, strict=True)}
 
     def seal(self, path: Path, fields: Sequence[Field], regions: Regions) -> Regions:
         """Write the CRC-32 of each storage into its data descriptor and the central directory."""
-        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        # Written through the file: a mapped page that the disk has no room for would kill the process.
+        with (
+            room_for(path, sum(length for _, length in regions.values())),
+            path.open("r+b") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             for item, entry in zip(fields, _storage_entries(path, data, len(fields)), strict=True):
                 start, length = regions[item.name]
                 with memoryview(data) as view:
                     checksum = struct.pack("<I", zlib.crc32(view[start : start + length]))
-                data[entry + 16 : entry + 20] = checksum
+                os.pwrite(file.fileno(), checksum, entry + 16)
                 if data[start + length : start + length + 4] == DESCRIPTOR:
-                    data[start + length + 4 : start + length + 8] = checksum
+                    os.pwrite(file.fileno(), checksum, start + length + 4)
         return regions
 
     def check(self, path: Path, shard: Shard, fields: Sequence[Field]) -> None:
@@ -66,7 +91,7 @@ class Pt:
         try:
             with zipfile.ZipFile(path) as archive:
                 found = _storages(path, archive, len(fields))
-        except (zipfile.BadZipFile, KeyError, struct.error) as error:
+        except _UNREADABLE as error:
             raise ShardError(str(path), "a .pt file in the zip layout", str(error), RECOMPILE) from error
         for item, region in zip(fields, found, strict=True):
             if region != shard.regions[item.name]:
@@ -100,7 +125,7 @@ def _storages(path: Path, archive: zipfile.ZipFile, fields: int) -> list[tuple[i
 
     A record's bytes begin after its local header, name and padding.
     """
-    records = [archive.getinfo(f"{path.stem}/data/{key}") for key in range(fields)]
+    records = [archive.getinfo(f"{ROOT}/data/{key}") for key in range(fields)]
     found = []
     with path.open("rb") as file:
         for record in records:
@@ -118,4 +143,4 @@ def _storage_entries(path: Path, data: mmap.mmap, fields: int) -> Iterator[int]:
         name, extra, comment = struct.unpack("<HHH", data[position + 28 : position + 34])
         entries[data[position + 46 : position + 46 + name].decode()] = position
         position += 46 + name + extra + comment
-    return (entries[f"{path.stem}/data/{key}"] for key in range(fields))
+    return (entries[f"{ROOT}/data/{key}"] for key in range(fields))

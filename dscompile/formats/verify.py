@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dscompile.artifact.fields import Field
 from dscompile.artifact.files import check_shards
-from dscompile.artifact.hashing import file_sha256, row_blocks
+from dscompile.artifact.hashing import file_sha256
 from dscompile.artifact.manifest import Manifest
 from dscompile.artifact.splits import Shard, Split
 from dscompile.errors import ShardError
@@ -47,76 +46,127 @@ class Problem:
         }
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """What reading one shard as a file gave: its digest if it is not the recorded one, and other problems."""
+
+    problems: tuple[Problem, ...] = ()
+    other_digest: str | None = None
+    readable: bool = True
+
+
 def verify(
     path: Path, manifest: Manifest, *, quick: bool = False, progress: Progress | None = None
 ) -> list[Problem]:
     """Return what is wrong with an artifact; an empty list if nothing is.
 
+    Each file is compared with its SHA-256, then by the container's own index with the manifest, and each
+    block of rows, where the manifest says it lies, with its digest.
+
     Args:
         path: Its folder.
         manifest: Its manifest, which has been checked on reading.
         quick: Check sizes and headers only.
-        progress: Called with (`shards`, shards done, shards in all).
+        progress: Called with (`shards` or `blocks`, shards done, shards in all).
     """
     try:
         check_shards(path, manifest)
     except ShardError as error:
         return [Problem(os.path.basename(error.place), None, None, error.expected, error.got)]
     shards = [(split, shard) for split in manifest.splits.values() for shard in split.shards]
-    found: list[Problem] = []
+    looked: dict[str, _Looked] = {}
+    wrong: dict[str, list[Problem]] = {shard.path: [] for _, shard in shards}
+    report = progress or (lambda step, done, total: None)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, problems in enumerate(
-            pool.map(lambda item: _shard(path, manifest, item[0], item[1], quick), shards), start=1
-        ):
-            found.extend(problems)
-            if progress is not None:
-                progress("shards", done, len(shards))
+        files = pool.map(lambda item: _file(path, manifest, item[1], quick), shards)
+        for done, ((_, shard), result) in enumerate(zip(shards, files, strict=True), start=1):
+            looked[shard.path] = result
+            report("shards", done, len(shards))
+        blocks = pool.map(
+            lambda item: [] if quick else _shard(path, manifest, item[0], item[1], looked), shards
+        )
+        for done, problems in enumerate(blocks, start=1):
+            for problem in problems:
+                wrong[problem.shard].append(problem)
+            if not quick:
+                report("blocks", done, len(shards))
+    return [problem for _, shard in shards for problem in _of(shard, looked, wrong[shard.path])]
+
+
+def _of(shard: Shard, looked: Mapping[str, _Looked], wrong: Sequence[Problem]) -> list[Problem]:
+    """Return the problems of one shard; its digest is one of them where no block says more."""
+    found = [*looked[shard.path].problems, *wrong]
+    digest = looked[shard.path].other_digest
+    if digest is not None and not found:
+        place = ", outside the rows" if all(item.readable for item in looked.values()) else ""
+        found.append(Problem(shard.path, None, None, f"SHA-256 {shard.sha256}", f"{digest}{place}"))
     return found
 
 
-def _shard(path: Path, manifest: Manifest, split: Split, shard: Shard, quick: bool) -> list[Problem]:
+def _file(path: Path, manifest: Manifest, shard: Shard, quick: bool) -> _Looked:
+    """Compare one shard with its SHA-256, and with its container's index once it is the recorded file."""
     file, container = path / shard.path, format_of(manifest.container, manifest.compression)
     try:
-        if quick:
-            container.check(file, shard, manifest.fields)
-            return []
-        digest = file_sha256(file)
-        if digest == shard.sha256:
-            return []
-        rows = container.map(file, shard, manifest.fields)
-        found = [
-            Problem(shard.path, item.name, (block.start, block.stop - 1), expected, got)
-            for item in manifest.fields
-            for block, expected, got in _blocks(path, manifest, split, shard, item, rows[item.name])
-        ]
+        if not quick:
+            digest = file_sha256(file)
+            if digest != shard.sha256:
+                # A library that unpacks rows is not to be handed a file that nobody wrote.
+                return _Looked(other_digest=digest, readable=manifest.compression is None)
+        container.check(file, shard, manifest.fields)
     except ShardError as error:
-        return [Problem(shard.path, None, None, error.expected, error.got)]
-    return found or [
-        Problem(shard.path, None, None, f"SHA-256 {shard.sha256}", f"{digest}, outside the rows")
-    ]
+        return _Looked((Problem(shard.path, None, None, error.expected, error.got),), readable=False)
+    except OSError as error:
+        got = error.strerror or str(error)
+        return _Looked((Problem(shard.path, None, None, "a file that can be read", got),), readable=False)
+    return _Looked()
 
 
-def _blocks(
-    path: Path, manifest: Manifest, split: Split, shard: Shard, item: Field, rows: Rows
-) -> Iterator[tuple[range, str, str]]:
-    """Yield the blocks of a field that differ, with the recorded and the found digest.
+def _shard(
+    path: Path, manifest: Manifest, split: Split, shard: Shard, looked: Mapping[str, _Looked]
+) -> list[Problem]:
+    """Return the blocks that differ, of those that begin in this shard.
 
-    A block that crosses into the next shard is read from all shards it lies in.
+    A block that reaches into other shards is read from all of them, and counts against the one whose file
+    is not the recorded one. Where one of them cannot be read, that has been said.
     """
     container = format_of(manifest.container, manifest.compression)
-    blocks = row_blocks(split.samples, manifest.block_rows)
-    for number, block in enumerate(blocks):
-        if block.stop <= shard.first or block.start >= shard.first + shard.samples:
+    mapped: dict[str, Mapping[str, Rows]] = {}
+    found: list[Problem] = []
+    low, high = (-(-end // manifest.block_rows) for end in (shard.first, shard.first + shard.samples))
+    for number in range(low, high):
+        start = number * manifest.block_rows
+        block = range(start, min(start + manifest.block_rows, split.samples))
+        parts = [
+            item for item in split.shards if item.first < block.stop and item.first + item.samples > start
+        ]
+        if not all(looked[item.path].readable for item in parts):
             continue
+        try:
+            for item in parts:
+                if item.path not in mapped:
+                    mapped[item.path] = container.map(path / item.path, item, manifest.fields)
+            wrong = list(_differing(manifest, split, parts, mapped, block))
+        except ShardError as error:
+            return [*found, Problem(shard.path, None, None, error.expected, error.got)]
+        blamed = next((item for item in parts if looked[item.path].other_digest), parts[0]).path
+        found += [Problem(blamed, name, (start, block.stop - 1), *pair) for name, pair in wrong]
+    return found
+
+
+def _differing(
+    manifest: Manifest,
+    split: Split,
+    parts: Sequence[Shard],
+    mapped: Mapping[str, Mapping[str, Rows]],
+    block: range,
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the fields whose rows of a block differ, with the recorded and the found digest."""
+    for item in manifest.fields:
         digest = hashlib.sha256()
-        for other in split.shards:
-            low, high = max(block.start, other.first), min(block.stop, other.first + other.samples)
-            if low < high:
-                mapped = (
-                    rows if other is shard else container.map(path / other.path, other, [item])[item.name]
-                )
-                part = mapped[low - other.first : high - other.first]
-                digest.update(part.data.cast("B") if part.size else b"")
-        expected, got = split.blocks[item.name][number], digest.hexdigest()
-        if got != expected:
-            yield block, expected, got
+        for shard in parts:
+            low, high = max(block.start, shard.first), min(block.stop, shard.first + shard.samples)
+            part = mapped[shard.path][item.name][low - shard.first : high - shard.first]
+            digest.update(part.data.cast("B") if part.size else b"")
+        expected = split.blocks[item.name][block.start // manifest.block_rows]
+        if digest.hexdigest() != expected:
+            yield item.name, (expected, digest.hexdigest())

@@ -144,11 +144,66 @@ def twice(path: Path) -> None:
     file.write_text(file.read_text().replace('"name":', '"name": "other", "name":', 1))
 
 
+def resealed(path: Path, change: Callable[[dict[str, Any]], None] = lambda data: None) -> None:
+    """Edit a manifest, then make all its seals fit: file digests and sizes, content digest, checksum."""
+    file = path / "manifest.json"
+    data = json.loads(file.read_text())
+    change(data)
+    for split in data["splits"].values():
+        for item in split["shards"]:
+            if (path / item["path"]).is_file():
+                content = (path / item["path"]).read_bytes()
+                item.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    fields = [[field[key] for key in ("name", "kind", "dtype", "shape")] for field in data["fields"]]
+    splits = {
+        name: {"samples": split["samples"], "blocks": split["blocks"]}
+        for name, split in data["splits"].items()
+    }
+    data["recipe_id"] = digest(data["recipe"])
+    data["content_digest"] = digest({"fields": fields, "splits": splits})
+    data.pop("checksum", None)
+    data["checksum"] = digest(data)
+    file.write_text(json.dumps(data))
+
+
+def digest(data: Any) -> str:
+    """Return the digest of plain data as docs/format.md says it."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def rows_of_others(path: Path) -> None:
+    """Change a row of the first shard and record the new file's SHA-256, but not that of its rows."""
+    flipped(region)(path)
+    resealed(path)
+
+
+def swapped_regions(path: Path) -> None:
+    """Record for the picture a region that begins one aligned step later, sealed."""
+    resealed(path, lambda data: first(data)["fields"]["image"].update(offset=region(path) + 8))
+
+
+def pipe(name: Callable[[Path], Path]) -> Callable[[Path], None]:
+    """Return a damage that puts a named pipe in the place of a file."""
+
+    def damage(path: Path) -> None:
+        file = name(path)
+        file.unlink()
+        os.mkfifo(file)
+
+    return damage
+
+
+def refixed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Return a damage that edits the manifest and makes all seals fit."""
+    return lambda path: resealed(path, change)
+
+
 def pickle_bomb(path: Path) -> None:
     """Replace the pickle of a `.pt` shard by one of equal length that would make a file when loaded."""
     target = shard(path)
     with zipfile.ZipFile(target) as archive:
-        info = archive.getinfo(f"{target.stem}/data.pkl")
+        info = archive.getinfo("archive/data.pkl")
         length = info.file_size
     marker = path.parent.parent / "executed"
     code = f"c__builtin__\nexec\n(Vopen({str(marker)!r}, 'w')\ntR.".encode()
@@ -172,6 +227,67 @@ FAULTS: dict[str, Fault] = {
     "flipped bit in a label": Fault(flipped(lambda path: region(path, "label")), None, "label"),
     "flipped bit in the header": Fault(flipped(lambda path: 40), None, "SHA-256"),
     "flipped bit at the end": Fault(flipped(lambda path: -3), None, ""),
+    "rows of others under a fitting SHA-256": Fault(rows_of_others, None, "rows 0"),
+    "region moved with fitting seals": Fault(swapped_regions, None, "expected"),
+    "shard is a pipe": Fault(pipe(shard), ShardError, "no regular file"),
+    "manifest is a pipe": Fault(pipe(lambda path: path / "manifest.json"), ManifestError, "regular file"),
+    "manifest with 5000 digits": Fault(
+        lambda path: (path / "manifest.json").write_text('{"format_version": ' + "9" * 5000 + "}") and None,
+        ManifestError,
+        "JSON object",
+    ),
+    "constants beyond floats": Fault(
+        refixed(lambda data: data["fields"][0].update(value_range=[0, 10**400])), ManifestError, "finite"
+    ),
+    "count beyond 64 bits": Fault(
+        refixed(lambda data: first(data).update(first=1 << 63)), ManifestError, "2**63"
+    ),
+    "Python number with axes": Fault(
+        refixed(lambda data: data["fields"][0].update(python="int")), ManifestError, "'image', python"
+    ),
+    "constants of another number of channels": Fault(
+        refixed(
+            lambda data: data["fields"][0].update(
+                layout="CHW",
+                normalisation={"mean": [0.5], "std": [0.5], "applied": False, "origin": "given"},
+            )
+        ),
+        ManifestError,
+        "'image', normalisation",
+    ),
+    "picture without axes": Fault(
+        refixed(lambda data: data["fields"][1].update(layout="HWC")), ManifestError, "'label', layout"
+    ),
+    "32 axes": Fault(
+        refixed(lambda data: data["fields"][0].update(shape=[3, 16, *[1] * 30])), ManifestError, "31 axes"
+    ),
+    "axes whose product is beyond 64 bits": Fault(
+        refixed(lambda data: data["fields"][0].update(shape=[0, 1 << 62, 4])), ManifestError, "'image', shape"
+    ),
+    "rows beyond 64 bits": Fault(
+        refixed(lambda data: data["fields"][0].update(shape=[0, 1 << 62])), ManifestError, "2**63 bytes"
+    ),
+    "split without samples": Fault(
+        refixed(
+            lambda data: data["splits"].update(
+                none={"samples": 0, "shards": [], "blocks": {"image": [], "label": []}}
+            )
+        ),
+        ManifestError,
+        "samples >= 1",
+    ),
+    "NUL in a class name": Fault(
+        refixed(lambda data: data["fields"][1].update(classes=["a\0"])), ManifestError, "NUL"
+    ),
+    "NUL in the colour": Fault(
+        refixed(lambda data: data["fields"][0].update(colour="R\0")), ManifestError, "NUL"
+    ),
+    "value range of three": Fault(
+        refixed(lambda data: data["fields"][0].update(value_range=[0, 1, 2])), ManifestError, ""
+    ),
+    "null for an absent key": Fault(
+        refixed(lambda data: data["fields"][0].update(colour=None)), ManifestError, "colour is null"
+    ),
     "wrong count": Fault(
         edited(lambda data: first(data).update(samples=3)), ManifestError, "bytes for its rows"
     ),

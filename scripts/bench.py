@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from tables import print_table
 
 import dscompile
 from dscompile import augment
@@ -248,14 +249,17 @@ def main() -> None:
     if args.json:
         print(json.dumps([{**row._asdict(), "ratio": row.seconds / row.limit_seconds} for row in rows]))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("what", "seconds", "against", "seconds", "ratio")
-    for row in rows:
-        ratio = f"{row.seconds / row.limit_seconds:.3f}"
-        table.add_row(row.what, f"{row.seconds:.4f}", row.limit, f"{row.limit_seconds:.4f}", ratio)
-    Console().print(table)
+    shown = (
+        (
+            row.what,
+            f"{row.seconds:.4f}",
+            row.limit,
+            f"{row.limit_seconds:.4f}",
+            f"{row.seconds / row.limit_seconds:.3f}",
+        )
+        for row in rows
+    )
+    print_table(("what", "seconds", "against", "seconds", "ratio"), shown)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from tables import print_table
 
 import dscompile
 
@@ -176,13 +177,8 @@ def main() -> None:
     if args.json:
         print(json.dumps([{**row._asdict(), "ratio": row.measured / row.against} for row in rows]))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("what", "container", "ratio", "at most")
-    for row in rows:
-        table.add_row(row.what, row.container, f"{row.measured / row.against:.3f}", str(row.bound))
-    Console().print(table)
+    shown = ((row.what, row.container, f"{row.measured / row.against:.3f}", str(row.bound)) for row in rows)
+    print_table(("what", "container", "ratio", "at most"), shown)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any
 
+from tables import print_table
+
 import dscompile
 
 
@@ -47,9 +49,6 @@ def train(store: str, epochs: int) -> dict[str, Any]:
 
 def table(artifact: dscompile.Artifact, first: dict[str, Any], again: dict[str, Any], seconds: float) -> None:
     """Print what was measured."""
-    from rich.console import Console
-    from rich.table import Table
-
     epochs = sorted(first["epochs"])
     rows = [
         ("build", f"{artifact.seconds:.2f} s" + ("" if artifact.built else " (cache hit)")),
@@ -58,10 +57,7 @@ def table(artifact: dscompile.Artifact, first: dict[str, Any], again: dict[str, 
         ("training run, start to end", f"{seconds:.0f} s"),
         ("test accuracy", f"{first['accuracy']:.2%}"),
     ]
-    shown = Table("what", "measured here")
-    for row in rows:
-        shown.add_row(*row)
-    Console().print(shown)
+    print_table(("what", "measured here"), rows)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,22 @@ def convert(
     check_shards(path, parent)
     if problems := verify(path, parent):
         raise DigestError(str(path), "an artifact that verifies", str(problems[0]), "Build the parent again.")
-    container = format_of(options.format, options.compression)
+    plan = _plan(parent, fields, options)
+    check_space(store.root, plan)
+    facts = _facts(parent, recipe, name or parent.name)
+    rows = _Parent(path, parent)
+    with store.staging(target) as folder:
+        opened = {split: rows.open(split) for split in plan.samples}
+        engine = Engine(workers, progress=progress)
+        manifest = write_artifact(folder, rows, opened, plan, options, facts, engine)
+        built = store.publish(folder, target)
+    return Built(target, manifest, built, time.perf_counter() - started)
+
+
+def _plan(parent: Manifest, fields: tuple[Field, ...], options: Options) -> Plan:
     samples = {split: record.samples for split, record in parent.splits.items()}
-    plan = Plan(
+    container = format_of(options.format, options.compression)
+    return Plan(
         layout=Layout(parent.sample, tuple(field.name for field in parent.fields)),
         seen=parent.fields,
         fields=fields,
@@ -76,21 +89,17 @@ def convert(
         shards=cut_shards(samples, fields, options.shard_bytes, container),
         block_rows=block_rows(fields),
     )
-    check_space(store.root, plan)
-    statistics = {split: record.statistics for split, record in parent.splits.items()}
+
+
+def _facts(parent: Manifest, recipe: Recipe, name: str) -> Facts:
+    """What the new manifest says: the parent's sources, notes and statistics, and who the parent is."""
     origin = {
         "recipe_id": parent.recipe_id,
         "content_digest": parent.content_digest,
         "container": parent.container,
     }
-    facts = Facts(name or parent.name, recipe, parent.sources, parent.notes, origin, statistics)
-    rows = _Parent(path, parent)
-    with store.staging(target) as folder:
-        opened = {split: rows.open(split) for split in samples}
-        engine = Engine(workers, progress=progress)
-        manifest = write_artifact(folder, rows, opened, plan, options, facts, engine)
-        built = store.publish(folder, target)
-    return Built(target, manifest, built, time.perf_counter() - started)
+    statistics = {split: record.statistics for split, record in parent.splits.items()}
+    return Facts(name, recipe, parent.sources, parent.notes, origin, statistics)
 
 
 def _recipe(parent: Manifest, options: Options) -> Recipe:

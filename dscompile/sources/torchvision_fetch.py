@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dscompile.errors import DscompileError, SourceNotFoundError
@@ -53,8 +53,7 @@ def _complete(entry: Entry, root: Path, splits: Mapping[str, Split]) -> bool:
 
 
 def _fetch_beside(entry: Entry, root: Path, splits: Mapping[str, Split], remarks: list[str]) -> None:
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".dscompile-", dir=root) as folder:
+    with _folder(root), tempfile.TemporaryDirectory(prefix=".dscompile-", dir=root) as folder:
         staging = Path(folder)
         _link_archives(entry, root, staging, splits, remarks)
         # Some versions of torchvision report progress on stdout, which is for data.
@@ -63,6 +62,19 @@ def _fetch_beside(entry: Entry, root: Path, splits: Mapping[str, Split], remarks
                 if missing(staging, split) is not None:
                     construct(entry, staging, split.options, download=True)
         _merge(staging, root)
+
+
+@contextlib.contextmanager
+def _folder(root: Path) -> Iterator[None]:
+    """Make a folder for the time of the block; it and its parents stay only if something is in them."""
+    made = [path for path in (root, *root.parents) if not path.exists()]
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for path in made:
+            with contextlib.suppress(OSError):  # it holds what was fetched
+                path.rmdir()
 
 
 def _link_archives(

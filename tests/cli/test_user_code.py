@@ -83,3 +83,15 @@ def test_a_stopped_build_leaves_nothing(number: int, status: int, tmp_path: Path
     time.sleep(0.5)
     found = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
     assert found.stdout == ""
+
+
+def test_a_download_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network the file, its published checksum and the cure are named, and no folder stays."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # the discard port: nothing answers
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    done = subprocess.run(command(tmp_path, "cifar10"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "data_batch_1" in done.stderr
+    assert "md5 c58f30108f718f92721af3b95e74349a" in done.stderr
+    assert "--root" in done.stderr
+    assert not (tmp_path / "store").exists()

@@ -68,10 +68,10 @@ def refuse_hidden(data: SplitData, transform: Callable[[Any], Any] | None, place
         index = round(step * last / (PROBES - 1))
         # Seeds of its own for each: a coin falls alike under the same two, whatever the sample.
         with _seeded(2 * step + 1):
-            first = read(samples, index, f"{place}, sample {index}")
+            first = snapshot(read(samples, index, f"{place}, sample {index}"))
         with _seeded(2 * step + 2):
-            second = read(samples, index, f"{place}, sample {index}")
-        if not equal(first, second):
+            second = snapshot(read(samples, index, f"{place}, sample {index}"))
+        if first != second:
             raise RandomTransformError(
                 f"{place}, sample {index}",
                 "the same sample each time it is read",
@@ -97,23 +97,25 @@ class _Transformed:
         return transformed(Layout.of(sample, self.data.field_names, place), sample, self.transform, place)
 
 
-def equal(first: Any, second: Any) -> bool:
-    """Whether two samples are equal bit for bit, structure included."""
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, Mapping):
-        return list(first) == list(second) and all(equal(first[key], second[key]) for key in first)
-    if isinstance(first, (tuple, list)):
-        return len(first) == len(second) and all(map(equal, first, second))
-    if isinstance(first, (str, bytes)) or first is None:
-        return bool(first == second)
+def snapshot(value: Any) -> Any:
+    """Return what a sample holds now, to be compared by `==`: its structure, with arrays as their bytes.
+
+    Nothing of the sample is kept, so a dataset that fills one buffer again is compared with what it held.
+    """
+    kind = type(value).__name__
+    if isinstance(value, Mapping):
+        return kind, [(key, snapshot(item)) for key, item in value.items()]
+    if isinstance(value, (tuple, list)):
+        return kind, [snapshot(item) for item in value]
+    if isinstance(value, (str, bytes)) or value is None:
+        return kind, value
     try:
-        one, two = array_of(first), array_of(second)
+        array = array_of(value)
     except (TypeError, RuntimeError):  # sparse, meta, of a dtype that NumPy has not
-        one = two = np.empty(0, object)
-    if one.dtype.hasobject or two.dtype.hasobject:
-        return True  # Not to be compared; its field is refused by name when it is compiled.
-    return one.dtype == two.dtype and one.shape == two.shape and one.tobytes() == two.tobytes()
+        return kind, None
+    if array.dtype.hasobject:
+        return kind, None  # Not to be compared; its field is refused by name when it is compiled.
+    return kind, str(array.dtype), array.shape, array.tobytes()
 
 
 def _steps(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

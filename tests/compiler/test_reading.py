@@ -15,7 +15,14 @@ from PIL import Image
 
 import dscompile
 from dscompile.compiler.identity import identify
-from dscompile.errors import FieldError, NumberError, OpaqueError, OptionError, SampleError
+from dscompile.errors import (
+    FieldError,
+    NumberError,
+    OpaqueError,
+    OptionError,
+    RandomTransformError,
+    SampleError,
+)
 
 
 class Reused:
@@ -56,6 +63,24 @@ def test_a_buffer_used_again_keeps_every_sample(kind: str, workers: int, store: 
 def test_a_buffer_used_again_keeps_every_crop(store: Path) -> None:
     found = dscompile.build(Reused("tensor"), store=store, version="1", crop=2).open()
     assert [found[index].unique().tolist() for index in range(20)] == [[index] for index in range(20)]
+
+
+class Jittered(Reused):
+    """Noise of a global generator, drawn into one buffer."""
+
+    def __getitem__(self, index: int) -> Any:
+        if self.kind == "tensor":
+            return torch.from_numpy(self.array).random_()
+        self.array[:] = np.random.randint(0, 100, self.array.shape, np.uint8)
+        self.record["x"] = self.array
+        return self.array if self.kind == "array" else self.record
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor", "dict"])
+def test_noise_in_a_buffer_used_again_is_found(kind: str, store: Path) -> None:
+    with pytest.raises(RandomTransformError, match="sample 0: expected the same sample each time"):
+        dscompile.build(Jittered(kind), store=store, version="1")
+    assert not store.exists()
 
 
 def picture(mode: str) -> Image.Image:
